@@ -1,0 +1,54 @@
+# Each target does its own set-up in .venv: Python 3.11+ and make are all that a new machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint types bench tightness mutants dist clean help
+
+help:
+	@echo "make demo       certify an ensemble on the digits dataset"
+	@echo "make test       lint, types and tests"
+	@echo "make test-slow  the exhaustive adversary on thousands more cases"
+	@echo "make bench      speed and memory, as ratios measured in one run"
+	@echo "make tightness  how often and by how much the tight bound exceeds the paper's"
+	@echo "make mutants    break the kernels one line at a time: do the tests notice?"
+	@echo "make dist       build the wheel and try it in an empty environment"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/runoff demo
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+test: lint types
+	$(BIN)/pytest --cov --cov-report=term -n 2
+
+test-slow: $(READY)
+	$(BIN)/pytest -m slow -n 2
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.speed
+
+tightness: $(READY)
+	$(BIN)/python -m benchmarks.tightness
+
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants
+
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m tests.try_wheel dist
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .coverage

@@ -1,0 +1,60 @@
+"""One way to compile a kernel: numba, without the GIL, its machine code kept on disk where that is possible."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import config
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PACKAGE = Path(__file__).parent
+ROOM = 64 * 2**20  # bytes that must be free: numba does not survive a disk that fills up while it writes
+
+
+def kernel(function: F) -> F:
+    """Compile `function` on first use, and keep the machine code for the next process if it can be kept.
+
+    Numba alone would go on using the code of a kernel whose own file is unchanged when a kernel that it calls has
+    changed, as after an upgrade: certificates from a mixture of two versions. So ours are kept under a digest of the
+    whole package.
+    """
+    directory = _cache_directory()
+    options = {"nogil": True, "error_model": "numpy"}
+    if directory is None:
+        return cast(F, numba.njit(function, **options))  # type: ignore[call-overload]
+    before, config.CACHE_DIR = config.CACHE_DIR, str(directory)  # type: ignore[attr-defined]
+    try:
+        return cast(F, numba.njit(function, cache=True, **options))  # type: ignore[call-overload]
+    finally:
+        config.CACHE_DIR = before  # type: ignore[attr-defined]
+
+
+@cache
+def _cache_directory() -> Path | None:
+    """A directory of this version's own: where the user says, beside the package, in the home directory, or nowhere."""
+    digest = hashlib.sha256()
+    for source in sorted(PACKAGE.rglob("*.py")):
+        digest.update(source.read_bytes())
+    name = f"runoff-{digest.hexdigest()[:16]}"
+    told = os.environ.get("NUMBA_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    for parent in [Path(told)] if told else [PACKAGE / "__pycache__", Path(home)]:
+        if _writable(parent / name):
+            return parent / name
+    return None
+
+
+def _writable(directory: Path) -> bool:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return shutil.disk_usage(directory).free > ROOM
+    except (OSError, RuntimeError):
+        return False

@@ -1,0 +1,69 @@
+"""Reading one input's ballots: first choices, votes, and who is ranked above whom.
+
+`row` is always one input's scores, (n_members, n_classes). A tie in scores ranks the lower class index first, and a
+tie in votes goes to the lower class index.
+"""
+
+from typing import Any
+
+from runoff._compile import kernel
+
+
+@kernel
+def first_choices(row: Any, first: Any, votes: Any) -> bool:
+    """Fill each member's first choice and each class's votes; False where a score is not finite."""
+    n_members, n_classes = row.shape
+    votes[:] = 0
+    broken = 0
+    for j in range(n_members):
+        member = row[j]
+        best, choice = member[0], 0
+        for c in range(1, n_classes):
+            if member[c] > best:
+                best, choice = member[c], c
+        for c in range(n_classes):
+            broken |= member[c] - member[c] != 0  # only NaN and the infinities
+        first[j] = choice
+        votes[choice] += 1
+    return broken == 0
+
+
+@kernel
+def top_two(votes: Any) -> tuple[int, int]:
+    """The two classes with the most votes, the lower index first among equals."""
+    a, b = 0, 1
+    if votes[1] > votes[0]:
+        a, b = 1, 0
+    for c in range(2, votes.shape[0]):
+        if votes[c] > votes[a]:
+            a, b = c, a
+        elif votes[c] > votes[b]:
+            b = c
+    return a, b
+
+
+@kernel
+def ranks_above(member: Any, a: int, b: int) -> bool:
+    """Whether a member ranks class a above class b."""
+    return member[a] > member[b] or (member[a] == member[b] and a < b)
+
+
+@kernel
+def count_above(row: Any, a: int, above: Any) -> None:
+    """For every class c, how many members rank a above c (M[a, c]; for c = a, 0)."""
+    n_members, n_classes = row.shape
+    above[:] = 0
+    for j in range(n_members):
+        member = row[j]
+        mine = member[a]
+        for c in range(a):
+            above[c] += mine > member[c]
+        for c in range(a + 1, n_classes):
+            above[c] += mine >= member[c]
+
+
+@kernel
+def gap(votes: Any, a: int, b: int) -> int:
+    """Definition 3.1: N_a - N_b + [b > a]; a beats b when it is positive."""
+    lead: int = votes[a] - votes[b] + (b > a)
+    return lead

@@ -1,0 +1,85 @@
+"""Attacks: the smallest takeover we can find that changes a prediction, to set beside the radius that is proven."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff._cover import FOUND, UNREACHABLE, search, taken
+from runoff.ballots import Ballots
+from runoff.elections._base import SEARCH_NODES, Election, Members, Outcome, Threat, separate_bound
+from runoff.spreads import Spread, one_to_one
+
+TRIED = 64  # threats that are searched for an attack, the most promising first
+
+
+@dataclass(frozen=True, eq=False)
+class Attack:
+    """A takeover that changes one prediction.
+
+    `ballots` are points, hence scores: `row = scores[i].copy(); row[attack.members] = attack.ballots` is the input
+    after the attack.
+    """
+
+    buckets: NDArray[np.int64]
+    members: Members
+    ballots: Ballots
+    prediction: int
+    how: str
+
+    def __len__(self) -> int:
+        """How many buckets it takes over."""
+        return len(self.buckets)
+
+
+def find(election: Election, ballots: Ballots, spread: Spread | None, cost: int) -> Attack | None:
+    """The smallest attack found on one input, given that none is smaller than `cost`; None where none can exist."""
+    outcome = election.hold(ballots)
+    spread = one_to_one(len(ballots)) if spread is None else spread
+    if spread.one_to_one is not None:
+        found = election.takeover(ballots, outcome, cost)
+        if found is None:
+            raise RuntimeError(f"no attack of the proven size {cost} was found: please report this election as a bug")
+        threat, members = found
+        return _carried_out(election, ballots, outcome, threat, members, np.sort(spread.one_to_one[members]))
+    best = _smallest(election, ballots, outcome, spread, cost)
+    if best is None:
+        return None
+    threat, buckets = best
+    return _carried_out(election, ballots, outcome, threat, spread.reached(buckets), buckets)
+
+
+def _smallest(
+    election: Election, ballots: Ballots, outcome: Outcome, spread: Spread, cost: int
+) -> tuple[Threat, NDArray[np.int64]] | None:
+    """Greedy on the most promising threats, then search for one bucket less as long as that succeeds."""
+    reach = spread.reach
+    bounded = [(separate_bound(threat, reach), threat) for threat in election.threats(ballots, outcome)]
+    bounded.sort(key=lambda pair: pair[0])
+    best: tuple[Threat, NDArray[np.int64]] | None = None
+    size = spread.n_buckets
+    chosen = np.empty(spread.n_buckets + 1, np.int32)
+    for tried, (bound, threat) in enumerate(bounded):
+        if bound >= UNREACHABLE or max(bound, cost) > size or (best is not None and tried >= TRIED):
+            break
+        while size >= max(bound, cost):
+            verdict, _ = search(threat.gaps, threat.powers, size, reach, SEARCH_NODES, chosen)
+            if verdict == FOUND:
+                best = threat, taken(chosen)
+                size = len(best[1]) - 1
+            else:
+                break
+    return best
+
+
+def _carried_out(
+    election: Election, ballots: Ballots, outcome: Outcome, threat: Threat, members: Members, buckets: NDArray[np.int64]
+) -> Attack:
+    """The attack in full, after holding the election again with it."""
+    new = threat.new_ballots(ballots, members)
+    after = ballots.copy()
+    after[members] = new
+    winner = election.hold(after).prediction
+    if winner == outcome.prediction:
+        raise RuntimeError(f"the attack '{threat.how}' does not change the prediction: please report this as a bug")
+    return Attack(buckets, members, new, winner, threat.how)

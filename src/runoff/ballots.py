@@ -1,0 +1,92 @@
+"""Scores to ballots: strict rankings, the only home of ties in scores.
+
+A ballot is kept as points: n_classes - 1 for a member's first choice down to 0 for its last, one byte a class (two
+above 256 classes). Points are scores like any others, so an array of ballots can be stored with `numpy.save`,
+memory-mapped and given to `certify` in place of the scores it was made from, with the same results.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from runoff import _blocks
+
+# Exact conversions to what the kernels are compiled for. Types without one (64-bit integers, long doubles) are ranked.
+READ_AS: dict[str, type] = {
+    "bool": np.uint8,
+    "uint8": np.uint8,
+    "uint16": np.uint16,
+    "int8": np.float32,
+    "int16": np.float32,
+    "uint32": np.float64,
+    "int32": np.float64,
+    "float16": np.float32,
+    "float32": np.float32,
+    "float64": np.float64,
+}
+
+Ballots = NDArray[np.unsignedinteger[Any]]
+
+
+def points_dtype(n_classes: int) -> np.dtype[Any]:
+    """The smallest type that holds a ballot of so many classes."""
+    return np.dtype(np.uint8 if n_classes <= 256 else np.uint16 if n_classes <= 65536 else np.uint32)
+
+
+def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = None) -> Ballots:
+    """Rank the classes for every member and input; a tie in scores ranks the lower class index first.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_members, n_classes) real numbers, or an iterator of such blocks
+    out : array of the result's shape and dtype, e.g. a memory-mapped file, to write the ballots to
+
+    Returns
+    -------
+    ballots : (n_samples, n_members, n_classes) points, uint8 up to 256 classes, else uint16
+
+    """
+    done, ranked = 0, []
+    for block in _blocks.of(scores):
+        _blocks.check_finite(block, done)
+        target = points(block)
+        if out is None:
+            ranked.append(target)
+        else:
+            if out.shape[1:] != target.shape[1:] or out.dtype != target.dtype or len(out) < done + len(block):
+                raise ValueError(
+                    f"out must have the shape of the scores, {target.shape[1:]} after the first axis, and dtype "
+                    f"{target.dtype}, got shape {out.shape} and dtype {out.dtype}"
+                )
+            out[done : done + len(block)] = target
+        done += len(block)
+    return out if out is not None else np.concatenate(ranked)
+
+
+def points(block: NDArray[Any]) -> Ballots:
+    """The ballots of one block of scores."""
+    n_classes = block.shape[-1]
+    # Ascending and stable over the classes in reverse: of equal scores the higher index comes first, with fewer points.
+    order = np.argsort(block[..., ::-1], axis=-1, kind="stable")
+    result = np.empty(block.shape, points_dtype(n_classes))
+    np.put_along_axis(result, order, np.arange(n_classes, dtype=result.dtype), axis=-1)
+    return np.ascontiguousarray(result[..., ::-1])
+
+
+def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:
+    """The same rankings in one of the few types that the kernels read; `start` is the block's first input."""
+    read_as = READ_AS.get(block.dtype.newbyteorder("=").name)
+    if read_as is not None:
+        return np.ascontiguousarray(block, dtype=read_as)
+    _blocks.check_finite(block, start)
+    return points(block)
+
+
+def prefer(ballots: Ballots, firsts: NDArray[np.int64], last: int) -> Ballots:
+    """Move each ballot's class `firsts[j]` to the top and `last` to the bottom; the others keep their order."""
+    moved = ballots.astype(np.int64)
+    moved[np.arange(len(moved)), firsts] = moved.shape[1]
+    moved[:, last] = -1
+    return points(moved)

@@ -1,0 +1,262 @@
+"""Certificates: for every input a prediction and a proven radius."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from runoff import _blocks, elections
+from runoff.ballots import Ballots, points, readable
+from runoff.spreads import Spread
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from runoff.attacks import Attack
+    from runoff.elections._base import Election
+
+BOUNDS = ("tight", "paper")
+NODES = 200  # of search for an input and a spread; enough for the exact cost of about half of all inputs
+
+
+def certify(
+    scores: ArrayLike | Iterator[ArrayLike],
+    *,
+    election: str | Election = "runoff",
+    spread: Any = None,
+    bound: str = "tight",
+) -> Certificates:
+    """Predict every input and prove how many edits of the training data cannot change the prediction.
+
+    With at most `radius[i]` training samples inserted, deleted or relabelled, anywhere and by anyone, the ensemble
+    trained on the edited data still predicts `prediction[i]`, provided that an edit of a sample touches only the
+    members that the spread names for the sample's bucket.
+
+    Parameters
+    ----------
+    scores : (n_samples, n_members, n_classes) real numbers
+        Logits, probabilities or ballots (`runoff.rank`) of an ensemble: an array, also memory-mapped, or an iterator
+        of blocks of inputs. Only each member's ranking is read; a tie ranks the lower class index first.
+    election : "runoff" or "plurality"
+        How ballots become a prediction.
+    spread : None or (n_buckets, d) integers
+        Which members train on each bucket; None where every member has one bucket of its own. Lists of different
+        lengths, or a boolean array (n_buckets, n_members), for buckets of different sizes.
+    bound : "tight" or "paper"
+        "paper": Theorem 3.4 with Lemmas 3.5 to 3.8 of the paper. "tight": for one bucket per member the exact minimum
+        over all attacks, for a spread the best bound we have; never below the paper's.
+
+    Returns
+    -------
+    certificates : Certificates
+
+    Examples
+    --------
+    >>> import numpy as np, runoff
+    >>> scores = np.array([[[3, 2, 1], [3, 1, 2], [3, 2, 1], [1, 3, 2], [2, 1, 3]]])
+    >>> certificates = runoff.certify(scores)
+    >>> certificates.prediction, certificates.radius
+    (array([0]), array([1]))
+
+    """
+    rule = elections.get(election)
+    if bound not in BOUNDS:
+        raise ValueError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
+    if bound == "paper" and not rule.in_paper:
+        raise ValueError(f"bound='paper' needs an election of the paper, got {rule.name!r}: use bound='tight'")
+    source = None if isinstance(scores, Iterator) else _blocks.checked(scores)
+    checked: Spread | None = None
+    results: list[NDArray[np.int64]] = []
+    done = n_members = n_classes = 0
+    with ThreadPoolExecutor(_threads()) as pool:
+        for block in _blocks.of(scores if source is None else source):
+            if not results:
+                _, n_members, n_classes = block.shape
+                checked = None if spread is None else Spread.of(spread, n_members)
+            results.append(_certify_block(readable(block, done), done, rule, checked, bound == "tight", pool))
+            done += len(block)
+    prediction, runner_up, cost = np.concatenate(results, axis=1)
+    n_buckets = n_members if checked is None else checked.n_buckets
+    return Certificates(
+        prediction=prediction,
+        radius=np.minimum(cost - 1, n_buckets),
+        runner_up=runner_up,
+        n_members=n_members,
+        n_classes=n_classes,
+        n_buckets=n_buckets,
+        election=rule,
+        bound=bound,
+        spread=checked,
+        scores=source,
+    )
+
+
+def _threads() -> int:
+    from numba import config
+
+    return int(config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
+def _certify_block(
+    block: NDArray[Any], start: int, rule: Election, spread: Spread | None, tight: bool, pool: ThreadPoolExecutor
+) -> NDArray[np.int64]:
+    """Prediction, runner-up and cost of a block's inputs, which threads share out among them."""
+    out = np.empty((3, len(block)), np.int64)
+    if spread is None or spread.one_to_one is not None:
+        extra: tuple[Any, ...] = ()
+        run: Any = rule.disjoint
+    else:
+        extra = (spread.reach, NODES)
+        run = rule.spread
+    # More parts than threads, since inputs differ in cost.
+    edges = np.unique(np.linspace(0, len(block), 4 * pool._max_workers + 1, dtype=int))
+
+    def part(a: int, b: int) -> int:
+        bad = run(block[a:b], tight, *extra, out[0, a:b], out[1, a:b], out[2, a:b])
+        return -1 if bad < 0 else a + int(bad)
+
+    broken = [bad for bad in pool.map(part, edges[:-1], edges[1:]) if bad >= 0]
+    if broken:
+        _blocks.check_finite(block[min(broken)][None], start + min(broken))
+    return out
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Certificates:
+    """Predictions with their proofs: arrays with one entry per input.
+
+    Attributes
+    ----------
+    prediction : class indices
+    radius : the largest number of edits proven unable to change the prediction; `n_buckets` where nothing can
+    runner_up : the other finalist (run-off), the class with the next most votes (plurality)
+
+    """
+
+    prediction: NDArray[np.int64]
+    radius: NDArray[np.int64]
+    runner_up: NDArray[np.int64]
+    n_members: int
+    n_classes: int
+    n_buckets: int
+    election: Election
+    bound: str
+    spread: Spread | None = None
+    scores: NDArray[Any] | None = field(default=None)
+    rows: NDArray[np.int64] | None = field(default=None)  # of `scores`, where these are a selection
+
+    def __len__(self) -> int:
+        return len(self.prediction)
+
+    def __getitem__(self, which: Any) -> Certificates:
+        """The certificates of some inputs: a slice, a mask, or an array of indices."""
+        rows = np.atleast_1d((np.arange(len(self)) if self.rows is None else self.rows)[which])
+        return replace(
+            self,
+            prediction=np.atleast_1d(self.prediction[which]),
+            radius=np.atleast_1d(self.radius[which]),
+            runner_up=np.atleast_1d(self.runner_up[which]),
+            rows=rows,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Certificates of {len(self)} inputs: {self.election.name} of {self.n_members} members, "
+            f"{self.bound} bound, median radius {np.median(self.radius) if len(self) else 0:g}>"
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas DataFrame with the columns prediction, radius and runner_up."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise ImportError("to_frame needs pandas. Install it with: pip install pandas") from None
+        return pd.DataFrame({"prediction": self.prediction, "radius": self.radius, "runner_up": self.runner_up})
+
+    def attack(self, i: int, scores: ArrayLike | None = None) -> Attack | None:
+        """The smallest attack found on input i: buckets and members to take over, and their new ballots.
+
+        For one bucket per member and the tight bound it has exactly radius + 1 members. For a spread its size is an
+        upper bound on what the radius could be at best. None where no attack can change the prediction.
+
+        `scores`, (n_members, n_classes), is needed where the certificates were made from an iterator.
+        """
+        from runoff import attacks
+
+        ballots = self._ballots(i, scores)
+        cost = int(self.radius[i]) + 1
+        if self.bound == "paper":  # the paper's bound may be below the truth: find that first
+            cost = int(certify(ballots[None], election=self.election, spread=self.spread).radius[0]) + 1
+        return attacks.find(self.election, ballots, self.spread, cost)
+
+    def explain(self, i: int, scores: ArrayLike | None = None) -> str:
+        """One paragraph on input i: the votes, what is proven, and the cheapest way found to break it."""
+        ballots = self._ballots(i, scores)
+        radius, attack = int(self.radius[i]), self.attack(i, ballots)
+        unit = "member" if self.spread is None else "bucket"
+        story = f"{self.election.hold(ballots).story} Proven: no {radius} edits of the training data can change this. "
+        if radius == 0:
+            story = f"{self.election.hold(ballots).story} Nothing is proven: one edit might change this. "
+        if attack is None:
+            return f"{story}No attack of any size can: the members that a bucket reaches are too few."
+        size = f"{len(attack)} {unit}{'s' if len(attack) > 1 else ''}"
+        reached = "" if self.spread is None else f", which reach {len(attack.members)} members"
+        exact = (
+            "so the radius is exact"
+            if len(attack) == radius + 1
+            else f"so the true radius is {radius} to {len(attack) - 1}"
+        )
+        return f"{story}The cheapest attack found takes over {size}{reached}: {attack.how}; {exact}."
+
+    def _ballots(self, i: int, scores: ArrayLike | None) -> Ballots:
+        """Input i's ballots, checked to be those that were certified."""
+        i = range(len(self))[i]
+        if scores is None:
+            if self.scores is None:
+                raise ValueError(
+                    "these certificates were made from an iterator, which keeps no scores: pass input "
+                    f"{i}'s as scores=, an array ({self.n_members}, {self.n_classes})"
+                )
+            scores = self.scores[i if self.rows is None else self.rows[i]]
+        row = np.asarray(scores)
+        if row.shape != (self.n_members, self.n_classes):
+            raise ValueError(f"scores must have shape ({self.n_members}, {self.n_classes}), got {row.shape}")
+        ballots: Ballots = points(readable(_blocks.checked(row[None])))[0]
+        if self.election.hold(ballots).prediction != self.prediction[i]:
+            raise ValueError(f"scores must be those that were certified, but they elect another class for input {i}")
+        return ballots
+
+
+def certified_accuracy(certificates: Certificates, y_true: ArrayLike, budgets: ArrayLike) -> NDArray[np.float64]:
+    """The fraction of inputs predicted right and certified for each budget: radius >= budget.
+
+    Parameters
+    ----------
+    certificates : Certificates
+    y_true : (n_samples,) the true classes
+    budgets : numbers of edits; 0 gives the clean accuracy
+
+    Returns
+    -------
+    accuracy : (n_budgets,) floats
+
+    """
+    labels, edits = np.asarray(y_true), np.atleast_1d(np.asarray(budgets))
+    if labels.shape != (len(certificates),):
+        raise ValueError(f"y_true must have one label for each of {len(certificates)} inputs, got shape {labels.shape}")
+    if labels.dtype.kind not in "biu":
+        raise ValueError(f"y_true must be class indices (integers), got dtype {labels.dtype}")
+    outside = np.flatnonzero((labels < 0) | (labels >= certificates.n_classes))
+    if outside.size:
+        raise ValueError(
+            f"y_true must be classes 0 to {certificates.n_classes - 1}, got {labels[outside[0]]} for input {outside[0]}"
+        )
+    if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():
+        raise ValueError(f"budgets must be whole numbers of edits, none negative, got {budgets!r}")
+    right = certificates.prediction == labels
+    return np.array([np.mean(right & (certificates.radius >= edit)) for edit in edits])

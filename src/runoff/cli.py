@@ -1,0 +1,168 @@
+"""The command line: `runoff certify` and `runoff demo`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+import runoff
+from runoff import _blocks, _files, elections
+from runoff.certificates import BOUNDS
+
+if TYPE_CHECKING:
+    from runoff.certificates import Certificates
+
+
+class InputError(click.ClickException):
+    """Something the user gave is not what was expected: one sentence, exit code 2."""
+
+    exit_code = 2
+
+
+def _numbers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[int] | None:
+    """Numbers of edits, as in 5,10,15."""
+    if value is None:
+        return None
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise click.BadParameter(f"expected numbers of edits, none negative, as in 5,10,15; got {value!r}.")
+    return [int(part) for part in parts]
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(runoff.__version__)
+def main() -> None:
+    """Certified predictions from training data that cannot be fully trusted."""
+
+
+@main.command()
+@click.argument("scores", type=click.Path(path_type=Path))
+@click.option("--labels", type=click.Path(path_type=Path), help="True classes (n,), for certified accuracy.")
+@click.option("--spread", type=click.Path(path_type=Path), help="Members of each bucket (n_buckets, d).")
+@click.option("--election", type=click.Choice(elections.NAMES), default="runoff", show_default=True)
+@click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
+@click.option("--budgets", metavar="N,N,...", callback=_numbers, help="Numbers of edits to report on, as in 5,10,15.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this CSV file.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+def certify(
+    scores: Path,
+    labels: Path | None,
+    spread: Path | None,
+    election: str,
+    bound: str,
+    budgets: list[int] | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Certify an ensemble's SCORES, a .npy file (n_samples, n_members, n_classes).
+
+    Scores are logits, probabilities or ballots; only each member's ranking of the classes is read.
+
+    Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10
+    """
+    started = time.perf_counter()
+    try:
+        array = _blocks.checked(_files.open_array(scores), str(scores))
+        y = None if labels is None else np.asarray(_files.open_array(labels))
+        placed = None if spread is None else np.asarray(_files.open_array(spread))
+        if y is not None and y.shape != array.shape[:1]:
+            raise ValueError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
+        certificates = runoff.certify(_with_progress(array), election=election, spread=placed, bound=bound)
+        budgets = _some_budgets(certificates) if budgets is None else budgets
+        accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if out is not None:
+        try:
+            _write_rows(out, certificates, y)
+        except OSError as error:
+            raise click.ClickException(f"{out} cannot be written: {error.strerror}; nothing was left there") from None
+    summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started)
+    if as_json:
+        click.echo(json.dumps(summary, indent=2))
+    else:
+        _show(summary)
+
+
+@main.command()
+def demo() -> None:
+    """Train members on parts of the digits dataset and certify them, in a few seconds."""
+    from runoff import _demo
+
+    _demo.main()
+
+
+def _with_progress(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The scores in blocks, with a bar on standard error."""
+    columns = (TextColumn("certifying"), BarColumn(), TextColumn("{task.completed:,} of {task.total:,} inputs"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=len(array))
+        for block in _blocks.of(array):
+            yield block
+            progress.advance(task, len(block))
+
+
+def _some_budgets(certificates: Certificates) -> list[int]:
+    """About six budgets from 0 to the largest radius."""
+    largest = int(certificates.radius.max())
+    return list(range(0, largest + 1, max(1, -(-largest // 5))))
+
+
+def _write_rows(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -> None:
+    names = ["input", "prediction", "radius", "runner_up"] + ([] if labels is None else ["label"])
+    columns = [np.arange(len(certificates)), certificates.prediction, certificates.radius, certificates.runner_up]
+    with _files.written_whole(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(zip(*columns, *([] if labels is None else [labels]), strict=True))
+
+
+def _summary(
+    certificates: Certificates, budgets: list[int], accuracy: NDArray[np.float64] | None, seconds: float
+) -> dict[str, Any]:
+    return {
+        "inputs": len(certificates),
+        "members": certificates.n_members,
+        "classes": certificates.n_classes,
+        "buckets": certificates.n_buckets,
+        "election": certificates.election.name,
+        "bound": certificates.bound,
+        "clean_accuracy": None if accuracy is None else float(accuracy[0]),
+        "budgets": budgets,
+        "certified": [float((certificates.radius >= budget).mean()) for budget in budgets],
+        "certified_accuracy": None if accuracy is None else [float(a) for a in accuracy[1:]],
+        "median_radius": float(np.median(certificates.radius)),
+        "largest_radius": int(certificates.radius.max()),
+        "seconds": round(seconds, 3),
+    }
+
+
+def _show(summary: dict[str, Any]) -> None:
+    title = (
+        "{inputs:,} inputs, {members:,} members, {classes:,} classes, {buckets:,} buckets: {election}, {bound} bound"
+    )
+    table = Table(title=title.format(**summary), title_justify="left")
+    table.add_column("edits", justify="right")
+    table.add_column("certified", justify="right")
+    accuracy = summary["certified_accuracy"]
+    if accuracy is not None:
+        table.add_column("certified and right", justify="right")
+    for i, budget in enumerate(summary["budgets"]):
+        shares = [summary["certified"][i]] + ([] if accuracy is None else [accuracy[i]])
+        table.add_row(str(budget), *(f"{100 * share:.2f} %" for share in shares))
+    console = Console()
+    console.print(table)
+    clean = summary["clean_accuracy"]
+    if clean is not None:
+        console.print(f"Accuracy without attack: {100 * clean:.2f} %")

@@ -1,0 +1,45 @@
+"""Plurality: the class that most members rank first (DPA with one bucket per member, FA with a spread)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from runoff.ballots import Ballots
+from runoff.elections import _plurality_kernels as kernels
+from runoff.elections._base import Election, Members, Outcome, Threat
+from runoff.elections._votes import count_votes, first_choices, gap, pass_power, told, top_two
+
+
+class Plurality(Election):
+    """The winner has the most first choices; the runner-up the most among the others."""
+
+    name = "plurality"
+    in_paper = True
+    disjoint = staticmethod(kernels.disjoint)
+    spread = staticmethod(kernels.spread)
+
+    def hold(self, ballots: Ballots) -> Outcome:
+        votes = count_votes(ballots)
+        w, s = top_two(votes)
+        return Outcome(w, s, f"Class {w} wins with the most first choices: {told(votes, ballots)}.")
+
+    def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
+        w, votes = outcome.prediction, count_votes(ballots)
+        for c in np.argsort(-votes, kind="stable"):
+            if c != w:
+                yield Threat(
+                    how=f"class {c} passes class {w}",
+                    gaps=np.array([gap(votes, w, c)], np.int32),
+                    powers=pass_power(ballots, w, int(c))[None],
+                    last=w,
+                    firsts=lambda members, c=c: np.full(len(members), c),  # type: ignore[misc]
+                )
+
+    def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
+        # Each of the winner's own voters closes the gap by two, and there are always enough of them.
+        voters = np.flatnonzero(first_choices(ballots) == outcome.prediction)[:size]
+        cheapest = next(self.threats(ballots, outcome))
+        return (cheapest, voters) if cheapest.met_by(voters) else None
+
+
+ELECTION = Plurality()

@@ -1,0 +1,111 @@
+"""Run-off: the two classes with the most first choices meet, and more members must rank one above the other (ROE)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from runoff.ballots import Ballots
+from runoff.elections import _runoff_kernels as kernels
+from runoff.elections._base import Election, Members, Outcome, Threat
+from runoff.elections._votes import count_votes, first_choices, gap, pass_power, ranks_above, told, top_two
+
+
+class RunOff(Election):
+    """Algorithm 1 of the paper. The runner-up is the other finalist."""
+
+    name = "runoff"
+    in_paper = True
+    disjoint = staticmethod(kernels.disjoint)
+    spread = staticmethod(kernels.spread)
+
+    def hold(self, ballots: Ballots) -> Outcome:
+        votes = count_votes(ballots)
+        a, b = top_two(votes)
+        w, s = (a, b) if _final_gap(ballots, a, b) > 0 else (b, a)
+        wins = int(ranks_above(ballots, w, s).sum())
+        story = (
+            f"Round 1 gives {told(votes, ballots)}; classes {a} and {b} go on. "
+            f"In round 2, {wins} of {len(ballots)} members rank class {w} above class {s}: class {w} wins."
+        )
+        return Outcome(w, s, story)
+
+    def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
+        """`Beaten in round 2` by each class, the runner-up first; `thrown out in round 1` by each two classes."""
+        w, s = outcome.prediction, outcome.runner_up
+        others = [int(c) for c in np.argsort(-count_votes(ballots), kind="stable") if c != w]
+        for c in sorted(others, key=lambda c: c != s):
+            yield self._beaten(ballots, w, c)
+        for y, second in enumerate(others):
+            for first in others[:y]:
+                yield self._thrown_out(ballots, w, first, second)
+
+    @staticmethod
+    def _beaten(ballots: Ballots, w: int, c: int) -> Threat:
+        """Class c must beat every class but w in round 1, and w in round 2.
+
+        Nothing serves all of this better than members that rank c first and w last.
+        """
+        votes = count_votes(ballots)
+        rows = [(gap(votes, u, c), pass_power(ballots, u, c)) for u in range(len(votes)) if u not in (c, w)]
+        rows.append((_final_gap(ballots, w, c), 2 * ranks_above(ballots, w, c).astype(np.int32)))
+        open_rows = [(g, p) for g, p in rows if g > 0]
+        if len(open_rows) > 1:  # what must hold for each holds for the sum, which sees them compete for members
+            open_rows.append((sum(g for g, _ in open_rows), np.sum([p for _, p in open_rows], axis=0, dtype=np.int32)))
+        return Threat(
+            how=f"class {c} reaches round 2 and beats class {w} there",
+            gaps=np.array([g for g, _ in open_rows], np.int32),
+            powers=np.array([p for _, p in open_rows], np.int32),
+            last=w,
+            firsts=lambda members: np.full(len(members), c),
+        )
+
+    @staticmethod
+    def _thrown_out(ballots: Ballots, w: int, c1: int, c2: int) -> Threat:
+        """Classes c1 and c2 must both beat w in round 1. Each alone and their sum (Lemma 3.8) are all that it takes."""
+        votes, first = count_votes(ballots), first_choices(ballots)
+        g1, g2 = gap(votes, w, c1), gap(votes, w, c2)
+        p1, p2 = pass_power(ballots, w, c1), pass_power(ballots, w, c2)
+
+        def firsts(members: Members) -> Members:
+            left = votes - np.bincount(first[members], minlength=len(votes))
+            enough = max(0, gap(left, w, c1))  # c1 gets just what it needs, c2 the rest
+            return np.where(np.arange(len(members)) < enough, c1, c2)
+
+        return Threat(
+            how=f"classes {c1} and {c2} throw class {w} out in round 1",
+            gaps=np.array([g1, g2, g1 + g2], np.int32),
+            powers=np.array([p1, p2, p1 + p2 - 1], np.int32),
+            last=w,
+            firsts=firsts,
+        )
+
+    def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
+        w = outcome.prediction
+        others = [int(c) for c in np.argsort(-count_votes(ballots), kind="stable") if c != w]
+        tries = [(self._beaten(ballots, w, c), self._best_for(ballots, w, c, size)) for c in others]
+        if len(others) > 1:
+            voters = np.flatnonzero(first_choices(ballots) == w)[:size]
+            tries.append((self._thrown_out(ballots, w, others[0], others[1]), voters))
+        return next(((threat, members) for threat, members in tries if threat.met_by(members)), None)
+
+    @staticmethod
+    def _best_for(ballots: Ballots, w: int, c: int, size: int) -> Members:
+        """The `size` members that serve c best: the voters that classes ahead of it must lose, then w's supporters."""
+        votes, first = count_votes(ballots), first_choices(ballots)
+        supports = ranks_above(ballots, w, c)
+        by_use = np.lexsort((first == c, ~supports))  # w's supporters first, c's own voters last
+        chosen: list[int] = []
+        for u in range(len(votes)):
+            if u not in (c, w):
+                pay = max(0, int(votes[u] - votes[c] - size + (u < c)))
+                chosen += by_use[first[by_use] == u][:pay].tolist()
+        chosen += by_use[~np.isin(by_use, chosen)].tolist()
+        return np.sort(np.array(chosen[:size], dtype=np.int64))
+
+
+def _final_gap(ballots: Ballots, w: int, c: int) -> int:
+    """The gap of w over c in round 2."""
+    return 2 * int(ranks_above(ballots, w, c).sum()) - len(ballots) + (c > w)
+
+
+ELECTION = RunOff()

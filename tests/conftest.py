@@ -1,0 +1,9 @@
+import sys
+from pathlib import Path
+
+from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+settings.register_profile("runoff", max_examples=150, deadline=None, derandomize=True)
+settings.load_profile("runoff")

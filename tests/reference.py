@@ -1,0 +1,124 @@
+"""Slow, literal versions of what runoff computes: the paper's definitions and pseudocode, and an exhaustive adversary.
+
+Nothing here shares code with the package. A ballot is a tuple of classes, best first.
+"""
+
+from functools import cache
+from itertools import combinations, combinations_with_replacement, permutations
+from math import ceil, inf
+
+# --- the paper, to the letter --------------------------------------------------------------------------------------
+
+
+def ballots_of(scores):
+    """Each member's strict ranking of one input's scores; a tie ranks the lower class first."""
+    return [tuple(sorted(range(len(member)), key=lambda c: (-float(member[c]), c))) for member in scores]
+
+
+def votes_of(ballots):
+    """N^R1 (equation 1)."""
+    n_classes = len(ballots[0])
+    return [sum(ballot[0] == c for ballot in ballots) for c in range(n_classes)]
+
+
+def argmax(values, candidates):
+    """argmax that favours the smaller index."""
+    return max(candidates, key=lambda c: (values[c], -c))
+
+
+def plurality(ballots):
+    votes = votes_of(ballots)
+    winner = argmax(votes, range(len(votes)))
+    return winner, argmax(votes, [c for c in range(len(votes)) if c != winner])
+
+
+def run_off(ballots):
+    """Algorithm 1."""
+    c1, c2 = plurality(ballots)
+    final = {c1: sum(b.index(c1) < b.index(c2) for b in ballots)}
+    final[c2] = len(ballots) - final[c1]
+    winner = argmax(final, [c1, c2])
+    return winner, c2 if winner == c1 else c1
+
+
+RULES = {"plurality": plurality, "runoff": run_off}
+
+
+def gap(first, c, other):
+    """Definition 3.1, of a list of first choices."""
+    return first.count(c) - first.count(other) + (other > c)
+
+
+@cache
+def dp(i, j):
+    """Lemma 3.6."""
+    if min(i, j) <= 1:
+        return ceil(max(i, j) / 2)
+    return 1 + min(dp(i - 1, j - 2), dp(i - 2, j - 1))
+
+
+def cert_fa(powers, g):
+    """Algorithm 4 (CertFA)."""
+    powers, count = sorted(powers, reverse=True), 0
+    while g > 0:
+        if count == len(powers):
+            return inf
+        g -= powers[count]
+        count += 1
+    return count
+
+
+def cert_1v1(first, c, other, spread):
+    """Lemma 3.5 (spread None) and Lemma 3.7."""
+    if spread is None:
+        return ceil(max(0, gap(first, c, other)) / 2)
+    powers = [sum(2 * (first[i] == c) + (first[i] not in (c, other)) for i in bucket) for bucket in spread]
+    return cert_fa(powers, gap(first, c, other))
+
+
+def cert_2v1(first, c, c1, c2, spread, clip=False):
+    """Lemma 3.6 (spread None) and Lemma 3.8 as its proof has it; `clip=True`: as its statement has it."""
+    g1, g2 = gap(first, c, c1), gap(first, c, c2)
+    if spread is None:
+        return dp(max(0, g1), max(0, g2))
+    powers = [sum(3 * (first[i] == c) + (first[i] not in (c, c1, c2)) for i in bucket) for bucket in spread]
+    both = max(0, g1) + max(0, g2) if clip else g1 + g2
+    return max(cert_1v1(first, c, c1, spread), cert_1v1(first, c, c2, spread), cert_fa(powers, both))
+
+
+def paper_certificate(election, ballots, spread=None, clip=False):
+    """The paper's Cert (radius + 1): Theorem 3.4, or for plurality the 1v1 certificate against every class."""
+    w, s = RULES[election](ballots)
+    first = [b[0] for b in ballots]
+    others = [c for c in range(len(ballots[0])) if c != w]
+    if election == "plurality":
+        return min(cert_1v1(first, w, c, spread) for c in others)
+    round1 = min((cert_2v1(first, w, c1, c2, spread, clip) for c1, c2 in combinations(others, 2)), default=inf)
+    round2 = inf
+    for c in others:
+        enters = 0 if c == s else cert_1v1(first, s, c, spread)
+        final = [c if b.index(c) < b.index(w) else w for b in ballots]
+        round2 = min(round2, max(enters, cert_1v1(final, w, c, spread)))
+    return min(round1, round2)
+
+
+# --- an adversary that tries everything ------------------------------------------------------------------------------
+
+
+def true_cost(election, ballots, spread=None):
+    """The fewest buckets whose members, with any ballots at all, elect another class; inf where none do."""
+    rule, n_classes = RULES[election], len(ballots[0])
+    buckets = [[i] for i in range(len(ballots))] if spread is None else spread
+    winner = rule(ballots)[0]
+    anything = list(permutations(range(n_classes)))
+
+    @cache
+    def falls(members):
+        kept = [b for i, b in enumerate(ballots) if i not in members]
+        return any(rule(kept + list(new))[0] != winner for new in combinations_with_replacement(anything, len(members)))
+
+    for size in range(len(buckets) + 1):
+        for chosen in combinations(buckets, size):
+            if falls(frozenset(i for bucket in chosen for i in bucket)):
+                return size
+    return inf

@@ -1,0 +1,115 @@
+"""Radii against an adversary that tries every takeover and every ballot."""
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import runoff
+from reference import RULES, ballots_of, paper_certificate, true_cost
+
+ELECTIONS = sorted(RULES)
+
+
+@st.composite
+def small_scores(draw, members=(1, 5), classes=(2, 4)):
+    """One input's scores, drawn from few values so that ties abound."""
+    m, c = draw(st.integers(*members)), draw(st.integers(*classes))
+    if c == 4:
+        m = min(m, 4)
+    values = draw(st.lists(st.integers(0, draw(st.sampled_from([1, 2, 9]))), min_size=m * c, max_size=m * c))
+    return np.array(values, dtype=np.float32).reshape(1, m, c)
+
+
+@st.composite
+def scores_and_spread(draw):
+    """As above, with any spread: ragged, overlapping, with more or fewer buckets than members, or empty ones."""
+    scores = draw(small_scores(members=(1, 4), classes=(2, 3)))
+    members = st.integers(0, scores.shape[1] - 1)
+    return scores, draw(st.lists(st.lists(members, unique=True, max_size=3), min_size=1, max_size=5))
+
+
+def attacked(scores, attack):
+    row = scores[0].astype(float)
+    row[attack.members] = attack.ballots
+    return row
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+@given(scores=small_scores())
+def test_one_bucket_per_member_is_exact(election, scores):
+    ballots = ballots_of(scores[0])
+    tight = runoff.certify(scores, election=election)
+    assert (tight.prediction[0], tight.runner_up[0]) == RULES[election](ballots)
+    assert tight.radius[0] + 1 == true_cost(election, ballots)
+    paper = runoff.certify(scores, election=election, bound="paper")
+    assert paper.radius[0] + 1 == paper_certificate(election, ballots) <= tight.radius[0] + 1
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+@given(scores=small_scores(members=(1, 9), classes=(2, 6)))
+def test_the_attack_has_exactly_radius_plus_one_members_and_works(election, scores):
+    certificates = runoff.certify(scores, election=election)
+    attack = certificates.attack(0)
+    assert len(attack) == len(attack.members) == certificates.radius[0] + 1
+    new_winner = RULES[election](ballots_of(attacked(scores, attack)))[0]
+    assert attack.prediction == new_winner != certificates.prediction[0]
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+@given(case=scores_and_spread())
+def test_a_spread_is_never_certified_above_the_truth(election, case):
+    scores, spread = case
+    ballots = ballots_of(scores[0])
+    truth = true_cost(election, ballots, spread)
+    tight = runoff.certify(scores, election=election, spread=spread)
+    paper = runoff.certify(scores, election=election, spread=spread, bound="paper")
+    radius, attack = int(tight.radius[0]), tight.attack(0)
+    assert paper.radius[0] == min(len(spread), paper_certificate(election, ballots, spread) - 1)
+    assert paper.radius[0] <= radius <= min(len(spread), truth - 1)
+    if truth == inf:
+        assert attack is None
+        assert radius == len(spread)
+    else:
+        assert len(attack) >= truth > radius
+        assert set(attack.members) == {j for b in attack.buckets for j in spread[b]}
+        assert RULES[election](ballots_of(attacked(scores, attack)))[0] == attack.prediction != tight.prediction[0]
+        if election == "plurality":  # one row a threat: where search ends, it ends with the truth
+            assert radius + 1 == truth == len(attack)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("election", ELECTIONS)
+@settings(max_examples=5000, deadline=None)
+@given(case=scores_and_spread())
+def test_many_spreads(election, case):
+    test_a_spread_is_never_certified_above_the_truth.hypothesis.inner_test(election, case)
+
+
+def test_the_statement_of_lemma_38_overclaims_where_its_proof_does_not():
+    """One class beats the prediction in round 1 already: clipping its gap at 0 forgets that it can spare voters."""
+    ballots = [(0, 1, 2)] * 4 + [(1, 2, 0)] * 3 + [(2, 1, 0)] * 3  # votes 4, 3, 3; class 1 wins the run-off 6 to 4
+    spread = [[0], [1]]
+    assert RULES["runoff"](ballots) == (1, 0)
+    assert (
+        RULES["runoff"]([(2, 0, 1), *ballots[1:]])[0] != 1
+    )  # member 0 moves to class 2: votes 3, 3, 4, class 1 is out
+    assert true_cost("runoff", ballots, spread) == 1
+    assert paper_certificate("runoff", ballots, spread, clip=True) == inf  # "nothing can change it"
+    assert paper_certificate("runoff", ballots, spread) == 1
+    scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
+    for bound in ("paper", "tight"):
+        assert runoff.certify(scores, spread=spread, bound=bound).radius[0] == 0
+
+
+def test_an_election_like_figure_1():
+    """7 members: one edit turns plurality, while run-off needs two."""
+    cat, dog, fox = 0, 1, 2
+    ballots = [(cat, dog, fox)] * 3 + [(dog, cat, fox)] * 2 + [(fox, cat, dog)] * 2
+    scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
+    assert runoff.certify(scores, election="plurality").radius[0] == 0
+    for bound in ("paper", "tight"):
+        certificates = runoff.certify(scores, election="runoff", bound=bound)
+        assert (certificates.prediction[0], certificates.runner_up[0], certificates.radius[0]) == (cat, dog, 1)
