@@ -14,7 +14,7 @@ def first_choices(row: Any, first: Any, votes: Any) -> bool:
     """Fill each member's first choice and each class's votes; False where a score is not finite."""
     n_members, n_classes = row.shape
     votes[:] = 0
-    broken = 0
+    broken = False
     for j in range(n_members):
         member = row[j]
         best, choice = member[0], 0
@@ -25,7 +25,7 @@ def first_choices(row: Any, first: Any, votes: Any) -> bool:
             broken |= member[c] - member[c] != 0  # only NaN and the infinities
         first[j] = choice
         votes[choice] += 1
-    return broken == 0
+    return not broken
 
 
 @kernel

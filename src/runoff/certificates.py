@@ -199,7 +199,8 @@ class Certificates:
         ballots = self._ballots(i, scores)
         radius, attack = int(self.radius[i]), self.attack(i, ballots)
         unit = "member" if self.spread is None else "bucket"
-        story = f"{self.election.hold(ballots).story} Proven: no {radius} edits of the training data can change this. "
+        edits = "single edit" if radius == 1 else f"{radius} edits"
+        story = f"{self.election.hold(ballots).story} Proven: no {edits} of the training data can change this. "
         if radius == 0:
             story = f"{self.election.hold(ballots).story} Nothing is proven: one edit might change this. "
         if attack is None:

@@ -1,0 +1,152 @@
+"""Speed and memory of `runoff.certify`, each as a ratio to one `scores.argmax(-1)` pass in the same run.
+
+    python -m benchmarks.speed [--full]
+
+Without --full the GTSRB-sized arrays hold fewer inputs; cost is linear in inputs.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import runoff
+from runoff import spreads
+
+RNG = np.random.default_rng(0)
+
+
+def ensemble(n, members, classes, temperature=1.0):
+    """Scores like a trained ensemble's: inputs from easy to hard, members that agree on the easy ones."""
+    scores = np.empty((n, members, classes), np.float32)
+    for start in range(0, n, 64):
+        part = scores[start : start + 64]
+        RNG.standard_normal(out=part, dtype=np.float32)
+        truth = np.exp(RNG.normal(size=(len(part), 1, classes))) * RNG.uniform(0.1, 1.2, size=(len(part), 1, 1))
+        part += truth.astype(np.float32) * temperature
+    return scores
+
+
+def cycle(k, d):
+    return spreads.cyclic(k * d, np.random.default_rng(1).permutation(k * d)[:d])
+
+
+def scattered(k, d):
+    """Each bucket to d members at random: no structure to exploit."""
+    rng = np.random.default_rng(2)
+    return np.stack([rng.choice(k * d, d, replace=False) for _ in range(k * d)])
+
+
+def best_of(function, times=3):
+    spent = []
+    for _ in range(times):
+        start = time.perf_counter()
+        function()
+        spent.append(time.perf_counter() - start)
+    return min(spent)
+
+
+def compare(name, scores, limits, **settings):
+    base = best_of(lambda: scores.argmax(-1))
+    for (election, bound), limit in limits.items():
+        run = lambda: runoff.certify(scores, election=election, bound=bound, **settings)  # noqa: B023, E731
+        runoff.certify(scores[:2], election=election, bound=bound, **settings)
+        spent = best_of(run)
+        verdict = "" if limit is None else f" (at most {limit}: {'ok' if spent / base <= limit else 'MISSED'})"
+        label = f"{name}, {election}, {bound}"
+        print(f"{label:74s}{spent:8.3f} s, argmax {base:.3f} s, ratio {spent / base:6.2f}{verdict}", flush=True)
+
+
+def speed(full):
+    compare("10,000 x 250 x 10", ensemble(10_000, 250, 10), {("plurality", "tight"): None, ("runoff", "tight"): 1.5})
+    limits = {("plurality", "paper"): None, ("plurality", "tight"): None}
+    scores = ensemble(10_000, 800, 10)
+    five = limits | {("runoff", "paper"): 5, ("runoff", "tight"): 10}
+    compare("10,000 x 800 x 10, k=50 d=16", scores, five, spread=cycle(50, 16))
+    compare("10,000 x 800 x 10, k=50 d=16, not cyclic", scores, five, spread=scattered(50, 16))
+    scores = ensemble(12_630 if full else 1500, 1600, 43)
+    eight = limits | {("runoff", "paper"): 8, ("runoff", "tight"): 16}
+    compare(f"{len(scores):,} x 1,600 x 43, k=100 d=16", scores, eight, spread=cycle(100, 16))
+    for classes in (125, 250, 500, 1000):
+        compare(
+            f"{'1,000'} x 200 x {classes:,}",
+            ensemble(1000, 200, classes),
+            {("plurality", "tight"): None, ("runoff", "tight"): None},
+        )
+    for classes in (125, 250, 500, 1000):
+        some = limits | {("runoff", "paper"): None, ("runoff", "tight"): None}
+        compare(f"200 x 400 x {classes:,}, d=2", ensemble(200, 400, classes), some, spread=cycle(200, 2))
+
+
+MEMORY = """
+import resource, sys, numpy as np, runoff
+scores = np.load(sys.argv[1], mmap_mode="r")
+spread = np.load(sys.argv[2])
+runoff.certify(scores[:2], spread=spread)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+runoff.certify(scores, spread=spread)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def memory(full):
+    n = 12_630 if full else 1500
+    with tempfile.TemporaryDirectory() as folder:
+        path, where = Path(folder, "scores.npy"), Path(folder, "spread.npy")
+        scores = np.lib.format.open_memmap(path, "w+", np.float32, (n, 3200, 43))
+        for start in range(0, n, 256):
+            scores[start : start + 256] = ensemble(len(scores[start : start + 256]), 3200, 43)
+        scores.flush()
+        np.save(where, cycle(100, 32))
+        extra = subprocess.run([sys.executable, "-c", MEMORY, path, where], capture_output=True, check=True, text=True)
+        size = path.stat().st_size / 2**30
+    print(f"peak memory beyond the first call, {n:,} x 3,200 x 43 mapped ({size:.1f} GB): {float(extra.stdout):.0f} MB")
+
+
+START = """
+import time, numpy as np
+import runoff
+scores = np.random.default_rng(0).standard_normal((10, 20, 5)).astype(np.float32)
+spread = (np.arange(20)[:, None] + [0, 3]) % 20
+start = time.perf_counter()
+runoff.certify(scores, spread=spread)
+print(time.perf_counter() - start)
+"""
+
+
+def start_up():
+    def run(code, **extra):
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=os.environ | extra, capture_output=True, check=True, text=True
+        )
+        return float(done.stdout)
+
+    importing = min(
+        run("import time; s = time.perf_counter(); import runoff; print(time.perf_counter() - s)") for _ in range(3)
+    )
+    print(f"import runoff: {importing:.2f} s (under 0.5: {'ok' if importing < 0.5 else 'MISSED'})")
+    with tempfile.TemporaryDirectory() as folder:
+        cold = run(START, NUMBA_CACHE_DIR=folder)
+        warm = min(run(START, NUMBA_CACHE_DIR=folder) for _ in range(3))
+    print(f"first call, run-off with a spread, compiled: {cold:.1f} s (under 10: {'ok' if cold < 10 else 'MISSED'})")
+    print(f"first call, the same from the cache: {warm:.2f} s (under 1: {'ok' if warm < 1 else 'MISSED'})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="all 12,630 inputs of GTSRB's size, 7 GB on disk")
+    full = parser.parse_args().full
+    start_up()
+    speed(full)
+    memory(full)
+    print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

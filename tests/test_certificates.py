@@ -1,0 +1,119 @@
+"""The object that `certify` returns, and certified accuracy."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+
+import runoff
+from runoff import spreads
+
+RNG = np.random.default_rng(0)
+SCORES = RNG.normal(size=(20, 12, 5)) + 2 * RNG.normal(size=(20, 1, 5))
+LABELS = SCORES.mean(axis=1).argmax(axis=1)
+
+
+def test_it_behaves_like_its_arrays():
+    certificates = runoff.certify(SCORES)
+    assert len(certificates) == 20
+    for which in (slice(3, 9), certificates.radius > 2, np.array([4, -1]), 7):
+        part = certificates[which]
+        assert isinstance(part, runoff.Certificates)
+        np.testing.assert_array_equal(part.radius, np.atleast_1d(certificates.radius[which]))
+        np.testing.assert_array_equal(part.prediction, np.atleast_1d(certificates.prediction[which]))
+        np.testing.assert_array_equal(part.runner_up, np.atleast_1d(certificates.runner_up[which]))
+    assert len(certificates[certificates.radius > 99]) == 0
+    assert repr(certificates).startswith("<Certificates of 20 inputs: runoff of 12 members, tight bound, median radius")
+    assert certificates.prediction.dtype == certificates.radius.dtype == certificates.runner_up.dtype == np.int64
+
+
+def test_attacks_follow_a_selection():
+    certificates = runoff.certify(SCORES)
+    part = certificates[5:][np.array([2, 0])]
+    for i, at in enumerate((7, 5)):
+        assert part.explain(i) == certificates.explain(at)
+        np.testing.assert_array_equal(part.attack(i).members, certificates.attack(at).members)
+    np.testing.assert_array_equal(certificates.attack(-1).members, certificates.attack(19).members)
+    with pytest.raises(IndexError):
+        certificates.attack(20)
+
+
+def test_to_frame(monkeypatch):
+    certificates = runoff.certify(SCORES)
+    frame = certificates.to_frame()
+    assert list(frame.columns) == ["prediction", "radius", "runner_up"]
+    np.testing.assert_array_equal(frame["radius"], certificates.radius)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="Install it with: pip install pandas"):
+        certificates.to_frame()
+
+
+def test_attack_and_explain_after_an_iterator_need_the_scores():
+    certificates = runoff.certify(iter([SCORES[:11], SCORES[11:]]))
+    with pytest.raises(ValueError, match="made from an iterator, which keeps no scores: pass input 3's as scores="):
+        certificates.attack(3)
+    assert len(certificates.attack(3, SCORES[3])) == certificates.radius[3] + 1
+    with pytest.raises(ValueError, match=re.escape("scores must have shape (12, 5), got (5,)")):
+        certificates.explain(3, SCORES[3, 0])
+    other = np.flatnonzero(certificates.prediction != certificates.prediction[3])[0]
+    with pytest.raises(ValueError, match="they elect another class for input 3"):
+        certificates.attack(3, SCORES[other])
+
+
+def test_explanations_say_what_is_so():
+    ballots = [(0, 1, 2)] * 3 + [(1, 0, 2)] * 2 + [(2, 0, 1)] * 2
+    scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
+    assert runoff.certify(scores).explain(0) == (
+        "Round 1 gives class 0 3, class 1 2, class 2 2 of 7; classes 0 and 1 go on. In round 2, 5 of 7 members rank "
+        "class 0 above class 1: class 0 wins. Proven: no single edit of the training data can change this. The "
+        "cheapest attack found takes over 2 members: class 1 reaches round 2 and beats class 0 there; so the radius is exact."
+    )
+    assert runoff.certify(scores, election="plurality").explain(0) == (
+        "Class 0 wins with the most first choices: class 0 3, class 1 2, class 2 2 of 7. Nothing is proven: one edit "
+        "might change this. The cheapest attack found takes over 1 member: class 1 passes class 0; so the radius is "
+        "exact."
+    )
+    # Class 0 leads round 1 and class 1 wins round 2 clearly: one vote for class 2 throws class 1 out.
+    ballots = [(0, 1, 2)] * 5 + [(1, 0, 2)] * 4 + [(2, 1, 0)] * 4
+    scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
+    assert "classes 0 and 2 throw class 1 out in round 1" in runoff.certify(scores).explain(0)
+
+
+def test_explanations_of_a_spread_say_how_far_the_truth_may_be():
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(30, 240, 6)) + 2 * rng.normal(size=(30, 1, 6))
+    certificates = runoff.certify(scores, spread=spreads.cyclic(240, rng.permutation(240)[:12]), bound="paper")
+    stories = [certificates.explain(i) for i in range(30)]
+    assert any(
+        re.search(r"takes over \d+ buckets, which reach \d+ members: .*the radius is exact\.$", s) for s in stories
+    )
+    assert any(re.search(r"so the true radius is \d+ to \d+\.$", story) for story in stories)
+
+
+def test_certified_accuracy():
+    certificates = runoff.certify(SCORES)
+    budgets = [0, 1, 3, 100]
+    expected = [np.mean((certificates.prediction == LABELS) & (certificates.radius >= b)) for b in budgets]
+    accuracy = runoff.certified_accuracy(certificates, LABELS, budgets)
+    assert accuracy.tolist() == expected
+    assert accuracy[0] == np.mean(certificates.prediction == LABELS)
+    assert runoff.certified_accuracy(certificates, LABELS.tolist(), 3).tolist() == [expected[2]]
+    assert runoff.certified_accuracy(certificates, LABELS.astype(np.uint8), np.array([3])).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("labels", "budgets", "message"),
+    [
+        (LABELS[1:], [0], "y_true must have one label for each of 20 inputs, got shape (19,)"),
+        (LABELS * 1.0, [0], "y_true must be class indices (integers), got dtype float64"),
+        (LABELS + 3, [0], "y_true must be classes 0 to 4, got "),
+        (LABELS - 9, [0], "y_true must be classes 0 to 4, got -"),
+        (LABELS, [3, -1], "budgets must be whole numbers of edits, none negative, got [3, -1]"),
+        (LABELS, [0.5], "budgets must be whole numbers of edits, none negative, got [0.5]"),
+        (LABELS, [[1]], "budgets must be whole numbers of edits, none negative, got [[1]]"),
+    ],
+)
+def test_bad_labels_and_budgets(labels, budgets, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        runoff.certified_accuracy(runoff.certify(SCORES), labels, budgets)

@@ -1,0 +1,160 @@
+"""The command line, as a user meets it."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import runoff
+from runoff import cli, spreads
+
+RNG = np.random.default_rng(0)
+SCORES = (RNG.normal(size=(40, 12, 5)) + 2 * RNG.normal(size=(40, 1, 5))).astype(np.float32)
+LABELS = SCORES.mean(axis=1).argmax(axis=1)
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("scores.npy", SCORES)
+    np.save("y.npy", LABELS)
+    np.save("spread.npy", spreads.cyclic(12, [0, 2, 5]))
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
+
+
+def test_json_is_all_that_standard_output_holds():
+    result = run("certify", "scores.npy", "--labels", "y.npy", "--budgets", "0,1, 3", "--json")
+    assert result.exit_code == 0
+    summary = json.loads(result.stdout)
+    certificates = runoff.certify(SCORES)
+    assert summary["budgets"] == [0, 1, 3]
+    assert summary["certified_accuracy"] == runoff.certified_accuracy(certificates, LABELS, [0, 1, 3]).tolist()
+    assert summary["certified"] == [np.mean(certificates.radius >= b) for b in (0, 1, 3)]
+    assert (summary["inputs"], summary["members"], summary["classes"], summary["buckets"]) == (40, 12, 5, 12)
+    assert (summary["election"], summary["bound"]) == ("runoff", "tight")
+    assert "40 of 40 inputs" in result.stderr
+
+
+def test_the_table_is_for_people():
+    result = run("certify", "scores.npy", "--labels", "y.npy", "--spread", "spread.npy", "--election", "plurality")
+    assert result.exit_code == 0
+    certificates = runoff.certify(SCORES, spread=spreads.cyclic(12, [0, 2, 5]), election="plurality")
+    clean = 100 * np.mean(certificates.prediction == LABELS)
+    assert f"Accuracy without attack: {clean:.2f} %" in result.stdout
+    assert "certified and right" in result.stdout
+    assert "certified and right" not in run("certify", "scores.npy").stdout
+
+
+def test_rows_are_written_whole():
+    assert run("certify", "scores.npy", "--labels", "y.npy", "--bound", "paper", "--out", "c.csv").exit_code == 0
+    with open("c.csv", newline="") as file:  # noqa: PTH123
+        rows = list(csv.DictReader(file))
+    certificates = runoff.certify(SCORES, bound="paper")
+    assert [int(row["radius"]) for row in rows] == certificates.radius.tolist()
+    assert [int(row["prediction"]) for row in rows] == certificates.prediction.tolist()
+    assert [int(row["runner_up"]) for row in rows] == certificates.runner_up.tolist()
+    assert [int(row["label"]) for row in rows] == LABELS.tolist()
+    assert [int(row["input"]) for row in rows] == list(range(40))
+    assert sorted(os.listdir()) == ["c.csv", "scores.npy", "spread.npy", "y.npy"]  # noqa: PTH208
+
+
+def test_what_cannot_be_written_leaves_nothing(monkeypatch):
+    result = run("certify", "scores.npy", "--out", "nowhere/c.csv")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "nowhere/c.csv cannot be written: No such file or directory" in result.stderr
+    Path("c.csv").write_text("old")
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = run("certify", "scores.npy", "--out", "c.csv")
+    assert result.exit_code == 1
+    assert "c.csv cannot be written: No space left on device" in result.stderr
+    assert Path("c.csv").read_text() == "old"
+    assert sorted(os.listdir()) == ["c.csv", "scores.npy", "spread.npy", "y.npy"]  # noqa: PTH208
+
+
+def truncated():
+    Path("bad.npy").write_bytes(Path("scores.npy").read_bytes()[:-1])
+
+
+def cut_in_the_header():
+    Path("bad.npy").write_bytes(Path("scores.npy").read_bytes()[:20])
+
+
+def pickled():
+    np.save("bad.npy", np.array([{}], dtype=object), allow_pickle=True)
+
+
+def hostile():
+    Path("bad.npy").write_bytes(b"cos\nsystem\n(S'touch owned'\ntR.")
+
+
+def save(array):
+    return lambda: np.save("bad.npy", array)
+
+
+def with_nan():
+    scores = SCORES.copy()
+    scores[11, 2, 3] = np.nan
+    np.save("bad.npy", scores)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "make"),
+    [
+        (["bad.npy"], "bad.npy is truncated: its header promises 9728 bytes, the file has 9727", truncated),
+        (["bad.npy"], "bad.npy must be a .npy file as numpy.save writes it, got something else", cut_in_the_header),
+        (["bad.npy"], "bad.npy must hold numbers, got pickled objects, which are never loaded", pickled),
+        (["bad.npy"], "bad.npy must be a .npy file as numpy.save writes it, got something else", hostile),
+        (["bad.npy"], "got nan for input 11, member 2, class 3", with_nan),
+        (["bad.npy"], "bad.npy must hold at least one input, got shape (0, 3, 2)", save(np.empty((0, 3, 2)))),
+        (["bad.npy"], "bad.npy must have at least 2 classes", save(np.ones((4, 3, 1)))),
+        (["bad.npy"], "bad.npy must have 3 dimensions", save(np.ones((4, 3)))),
+        (["bad.npy"], "bad.npy must be real numbers", save(np.ones((4, 3, 2), "U3"))),
+        (["missing.npy"], "missing.npy cannot be read: No such file or directory", None),
+        (["."], ". cannot be read: Is a directory", None),
+        (["scores.npy", "--labels", "spread.npy"], "spread.npy must have one label for each of 40 inputs", None),
+        (["scores.npy", "--labels", "bad.npy"], "y_true must be classes 0 to 4, got 5", save(LABELS * 0 + 5)),
+        (["scores.npy", "--spread", "y.npy"], "spread must be an integer array (n_buckets, d), got shape (40,)", None),
+        (["scores.npy", "--budgets", "5,-1"], "none negative, as in 5,10,15; got '5,-1'", None),
+        (["scores.npy", "--budgets", "five"], "none negative, as in 5,10,15; got 'five'", None),
+        (["scores.npy", "--election", "borda"], "'borda' is not one of 'plurality', 'runoff'", None),
+        (["scores.npy", "--bound", "loose"], "'loose' is not one of 'tight', 'paper'", None),
+        (["scores.npy", "--frobnicate"], "No such option", None),
+        ([], "Missing argument 'SCORES'", None),
+    ],
+)  # fmt: skip
+def test_wrong_usage_exits_2_with_one_sentence(arguments, message, make):
+    if make:
+        make()
+    result = run("certify", *arguments, "--out", "c.csv")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+    assert not Path("c.csv").exists()
+    assert not Path("owned").exists()
+
+
+def test_help_and_version():
+    assert "Example: runoff certify scores.npy" in run("certify", "--help").stdout
+    assert runoff.__version__ in run("--version").stdout
+    assert set(cli.main.commands) == {"certify", "demo"}
+
+
+def test_the_demo_prints_certified_accuracy_by_budget():
+    done = subprocess.run([sys.executable, "-m", "runoff", "demo"], capture_output=True, text=True, check=True)
+    assert "plurality" in done.stdout
+    assert "runoff" in done.stdout
+    assert "Proven:" in done.stdout

@@ -1,0 +1,163 @@
+"""What may be certified, and the sentence that answers what may not."""
+
+import re
+
+import numpy as np
+import pytest
+
+import runoff
+from runoff import _blocks, spreads
+from test_relations import same
+
+SCORES = np.random.default_rng(0).integers(0, 100, size=(30, 7, 4))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [*"BHIQbhilefdg", ">f4", ">i8", "<f2", ">u2"],
+)
+def test_scores_of_any_real_dtype(dtype):
+    expected = runoff.certify(SCORES.astype(np.float64))
+    same(expected, runoff.certify(SCORES.astype(dtype)))
+    np.testing.assert_array_equal(runoff.rank(SCORES), runoff.rank(SCORES.astype(dtype)))
+
+
+def test_bool_scores_are_scores():
+    votes = SCORES > 50
+    same(runoff.certify(votes.astype(float)), runoff.certify(votes))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.longdouble])
+def test_large_integers_are_not_rounded_into_ties(dtype):
+    scores = np.array([[[2**60, 2**60 + 1], [2**60, 2**60 + 1], [2**60 + 1, 2**60]]], dtype=dtype)
+    assert runoff.certify(scores).prediction[0] == 1
+    assert runoff.rank(scores)[0].tolist() == [[0, 1], [0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("tie", [(0.0, -0.0), (-0.0, 0.0)])
+def test_zeros_of_either_sign_tie(tie):
+    assert runoff.certify(np.array([[tie, tie]])).prediction[0] == 0
+    assert runoff.rank(np.array([[tie]])).tolist() == [[[1, 0]]]
+
+
+def test_layouts_and_containers(tmp_path):
+    expected = runoff.certify(SCORES)
+    same(expected, runoff.certify(SCORES.tolist()))
+    same(expected, runoff.certify(np.asfortranarray(SCORES.astype(np.float32))))
+    same(expected, runoff.certify(np.repeat(SCORES, 2, axis=1).astype(np.float32)[:, ::2]))
+    np.save(tmp_path / "scores.npy", SCORES.astype(np.float32))
+    for mode in ("r", "r+", "c"):
+        mapped = np.load(tmp_path / "scores.npy", mmap_mode=mode)
+        same(expected, runoff.certify(mapped))
+        np.testing.assert_array_equal(mapped, SCORES)  # reading drops no pages that hold the only copy
+        if mode == "c":
+            mapped[:] = 0
+            runoff.certify(mapped)
+            assert not mapped.any()
+    assert _blocks._mapped(np.load(tmp_path / "scores.npy", mmap_mode="r")[5:]) is not None
+
+
+def test_ballots_can_be_written_to_a_file_and_certified_from_there(tmp_path):
+    shape = SCORES.shape
+    out = np.lib.format.open_memmap(tmp_path / "ballots.npy", "w+", np.uint8, shape)
+    runoff.rank(iter(np.array_split(SCORES, 4)), out=out)
+    out.flush()
+    ballots = np.load(tmp_path / "ballots.npy", mmap_mode="r")
+    assert ballots.nbytes == SCORES.size
+    same(runoff.certify(SCORES), runoff.certify(ballots))
+    with pytest.raises(
+        ValueError, match=re.escape("out must have the shape of the scores, (7, 4) after the first axis")
+    ):
+        runoff.rank(SCORES, out=np.empty((30, 7, 4), np.uint16))
+
+
+@pytest.mark.parametrize("n_classes", [256, 257])
+def test_many_classes(n_classes):
+    scores = np.random.default_rng(1).normal(size=(2, 5, n_classes))
+    ballots = runoff.rank(scores)
+    assert ballots.dtype == (np.uint8 if n_classes == 256 else np.uint16)
+    assert sorted(ballots[1, 3].tolist()) == list(range(n_classes))
+    same(runoff.certify(scores), runoff.certify(ballots))
+
+
+def changed(at, value):
+    scores = SCORES.astype(float)
+    scores[at] = value
+    return scores
+
+
+BAD_SCORES = {
+    "scores must have 3 dimensions (n_samples, n_members, n_classes), got shape (30, 7)": SCORES[:, :, 0],
+    "scores must have 3 dimensions (n_samples, n_members, n_classes), got shape ()": 3.0,
+    "scores must hold at least one input, got shape (0, 7, 4)": SCORES[:0],
+    "scores must have at least one member, got shape (30, 0, 4)": SCORES[:, :0],
+    "scores must have at least 2 classes, got shape (30, 7, 1)": SCORES[:, :, :1],
+    "scores must be real numbers, got dtype complex128": SCORES * 1j,
+    "scores must be real numbers, got dtype <U2": SCORES.astype("U2"),
+    "scores must be real numbers, got dtype object": SCORES.astype(object),
+    "scores must be an array (n_samples, n_members, n_classes): ": [[[1, 2], [3]]],
+    "scores must be finite, got nan for input 29, member 6, class 3: give every": changed((29, 6, 3), np.nan),
+    "scores must be finite, got -inf for input 2, member 1, class 0": changed((2, 1, 0), -np.inf),
+    "scores must be finite, got inf for input 2, member 1, class 0": changed((2, 1, 0), np.inf).astype(np.float16),
+    "scores must be finite, got nan for input 20, member 0, class 0": changed((20, 0, 0), np.nan).astype("longdouble"),
+    "scores must hold at least one input, got an iterator without blocks": iter([]),
+    "block 1 of scores must have 7 members and 4 classes like the first, got shape (30, 6, 4)": iter(
+        [SCORES, SCORES[:, 1:]]
+    ),
+    "block 0 of scores must have 3 dimensions (n_samples, n_members, n_classes), got shape (7, 4)": iter(SCORES),
+}
+
+
+@pytest.mark.parametrize("message", BAD_SCORES)
+def test_bad_scores(message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        runoff.certify(BAD_SCORES[message])
+    assert str(caught.value).count("\n") == 0
+
+
+def test_nan_is_found_in_any_block_and_by_rank(monkeypatch):
+    monkeypatch.setattr(_blocks, "BLOCK_BYTES", 300)
+    message = "got nan for input 17, member 6, class 2"
+    for dtype in (np.float32, np.longdouble):
+        scores = changed((17, 6, 2), np.nan).astype(dtype)
+        scores[23] = np.inf
+        for call in (runoff.certify, runoff.rank, lambda x: runoff.certify(iter(np.split(x, [4, 9])), spread=[[0]])):
+            with pytest.raises(ValueError, match=message):
+                call(scores)
+
+
+BAD_SPREADS = {
+    "spread must name members 0 to 6, got 7 in bucket 1": [[0, 1], [7, 2]],
+    "spread must name members 0 to 6, got -1 in bucket 0": np.array([[-1, 1]]),
+    "spread must name a member at most once in a bucket, got member 2 twice in bucket 1": [[0, 1, 3], [2, 5, 2]],
+    "spread must be an integer array (n_buckets, d), got shape (7,)": np.arange(7),
+    "spread must be an integer array (n_buckets, d), got shape ()": 3,
+    "spread must be an integer array (n_buckets, d), got dtype float64": np.eye(7),
+    "spread must be an integer array (n_buckets, d), got bucket 0 of dtype float64": [[0.5]],
+    "spread must be an integer array (n_buckets, d) or a sequence of members for each bucket, got [0, 1]": [0, 1],
+    "spread must have at least one bucket (one row per bucket), got none": np.empty((0, 3), int),
+    "a boolean spread must have one column for each of the 7 members, got shape (7, 6)": np.ones((7, 6), bool),
+    "spread was made for 9 members, but the scores have 7: use the": spreads.Spread.of(spreads.cyclic(9, [0, 1]), 9),
+}
+
+
+@pytest.mark.parametrize("message", BAD_SPREADS)
+def test_bad_spreads(message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        runoff.certify(SCORES, spread=BAD_SPREADS[message])
+
+
+def test_bad_settings():
+    with pytest.raises(ValueError, match="election must be one of 'plurality', 'runoff', got 'borda'"):
+        runoff.certify(SCORES, election="borda")
+    with pytest.raises(ValueError, match="bound must be one of 'tight', 'paper', got 'loose'"):
+        runoff.certify(SCORES, bound="loose")
+
+
+def test_nobody_is_reached():
+    for spread in (np.empty((3, 0), int), [[], [], []], np.zeros((3, 7), bool)):
+        for bound in ("paper", "tight"):
+            certificates = runoff.certify(SCORES, spread=spread, bound=bound)
+            assert (certificates.radius == 3).all()
+            assert certificates.attack(0) is None
+            assert "No attack of any size can" in certificates.explain(0)

@@ -1,0 +1,91 @@
+"""The package itself: light to import, careful with its cache."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+
+import runoff
+
+PACKAGE = Path(runoff.__file__).parent
+CERTIFY = """
+import numpy as np, runoff
+print(runoff.certify(np.random.default_rng(0).normal(size=(5, 9, 3)), election="plurality").radius.tolist())
+"""
+
+
+def python(code, *, source=PACKAGE.parent, **environment):
+    env = os.environ | {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"} | environment
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_is_light():
+    heavy = ["numba", "sklearn", "pandas", "torch", "ray", "matplotlib", "scipy", "joblib"]
+    loaded = python(f"import sys, runoff, runoff.cli; print([m for m in {heavy} if m in sys.modules])")
+    assert loaded.strip() == "[]"
+
+
+def test_the_mathematics_needs_neither_torch_nor_scikit_learn():
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['torch', 'sklearn', 'scipy', 'pandas', 'ray']))"
+    assert python(f"{blocked}\n{CERTIFY}") == python(CERTIFY)
+
+
+def test_types_are_shipped_and_dependencies_are_few():
+    assert (PACKAGE / "py.typed").exists()
+    core = {requirement.split(">")[0] for requirement in requires("runoff") if "extra" not in requirement}
+    assert core == {"numpy", "numba", "scikit-learn", "click", "rich"}
+
+
+def test_nothing_is_unpickled_by_us():
+    for source in PACKAGE.rglob("*.py"):
+        text = source.read_text()
+        assert "import pickle" not in text
+        assert "allow_pickle=True" not in text
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The package's own files elsewhere, without what was compiled."""
+    shutil.copytree(PACKAGE, tmp_path / "src" / "runoff", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "src"
+
+
+def kept(folder):
+    return sorted({path.parent for path in folder.rglob("*.nbi")})
+
+
+def test_machine_code_of_another_version_is_never_used(copy, tmp_path):
+    """Numba looks only at a kernel's own file; ours call each other across files."""
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    before = python(CERTIFY, source=copy, **cache)
+    assert len({path.parent for path in kept(tmp_path / "cache")}) == 1
+    count = copy / "runoff" / "_count.py"  # called by plurality's kernel, which stays as it is
+    count.write_text(count.read_text().replace("votes[choice] += 1", "votes[0] += 1"))
+    after = python(CERTIFY, source=copy, **cache)
+    assert before != after
+    assert len({path.parent for path in kept(tmp_path / "cache")}) == 2
+
+
+def test_a_home_and_a_package_that_cannot_be_written(copy, tmp_path):
+    """As root every directory can be written, so files stand where the directories would be."""
+    for folder in copy.rglob("*"):
+        if folder.is_dir():
+            (folder / "__pycache__").write_text("")
+    home = tmp_path / "home"
+    home.write_text("")
+    without = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "NUMBA_CACHE_DIR": ""}
+    assert python(CERTIFY, source=copy, **without) == python(CERTIFY)
+    assert kept(tmp_path) == []
+
+
+def test_a_full_disk_keeps_nothing(copy, tmp_path):
+    compiled = copy / "runoff" / "_compile.py"
+    compiled.write_text(compiled.read_text().replace("ROOM = 64 * 2**20", "ROOM = 2**80"))
+    assert python(CERTIFY, source=copy, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == python(CERTIFY)
+    assert kept(tmp_path) == []

@@ -1,0 +1,130 @@
+"""Fast kernels against slow, literal versions, on elections too large for the exhaustive adversary."""
+
+from math import ceil, inf
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import runoff
+from reference import RULES, ballots_of, dp, paper_certificate
+from runoff import elections, spreads
+from runoff.elections._base import Election
+from runoff.elections._runoff_kernels import thrown_out_cost
+
+ELECTIONS = sorted(RULES)
+
+
+@st.composite
+def ensembles(draw, n_members=(2, 40), n_classes=(2, 9)):
+    """A few inputs of an ensemble that more or less agrees, so that classes with many, few and no votes occur."""
+    m, c = draw(st.integers(*n_members)), draw(st.integers(*n_classes))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    agreement = draw(st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0]))
+    levels = draw(st.sampled_from([2, 5, 1000]))  # few levels: ties in scores
+    noise = rng.normal(size=(4, m, c)) + agreement * rng.normal(size=(4, 1, c))
+    return np.round(noise * levels).astype(np.float32)
+
+
+@st.composite
+def spreads_for(draw, n_members):
+    """Cyclic, random or ragged."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    kind = draw(st.sampled_from(["cyclic", "random", "ragged"]))
+    d = draw(st.integers(1, min(6, n_members)))
+    if kind == "cyclic":
+        return spreads.cyclic(n_members, rng.permutation(n_members)[:d]).tolist()
+    n_buckets = draw(st.integers(1, 2 * n_members))
+    sizes = np.full(n_buckets, d) if kind == "random" else rng.integers(0, d + 1, n_buckets)
+    return [rng.choice(n_members, size, replace=False).tolist() for size in sizes]
+
+
+def test_the_table_of_lemma_36_has_a_closed_form():
+    for i in range(80):
+        for j in range(80):
+            assert thrown_out_cost(i, j) == dp(i, j) == max(ceil(i / 2), ceil(j / 2), ceil((i + j) / 3))
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+@given(scores=ensembles())
+def test_paper_bound_one_bucket_per_member(election, scores):
+    certificates = runoff.certify(scores, election=election, bound="paper")
+    for i, row in enumerate(scores):
+        ballots = ballots_of(row)
+        assert (certificates.prediction[i], certificates.runner_up[i]) == RULES[election](ballots)
+        assert certificates.radius[i] == paper_certificate(election, ballots) - 1
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+@given(data=st.data(), scores=ensembles())
+def test_paper_bound_any_spread(election, data, scores):
+    spread = data.draw(spreads_for(scores.shape[1]))
+    certificates = runoff.certify(scores, election=election, spread=spread, bound="paper")
+    for i, row in enumerate(scores):
+        cost = paper_certificate(election, ballots_of(row), spread)
+        assert certificates.radius[i] == (len(spread) if cost == inf else cost - 1)
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+@given(data=st.data(), scores=ensembles(n_members=(2, 16), n_classes=(2, 5)))
+def test_compiled_bounds_are_those_that_follow_from_the_threats(election, data, scores):
+    """The base class knows only who wins and what threatens: kernels must not certify more, attacks fit between."""
+    spread = data.draw(st.none() | spreads_for(scores.shape[1]))
+    rule = elections.get(election)
+    tight = runoff.certify(scores, election=election, spread=spread)
+    slow = runoff.certify(scores, election=FromThreats(rule), spread=spread)
+    np.testing.assert_array_equal(tight.prediction, slow.prediction)
+    np.testing.assert_array_equal(tight.runner_up, slow.runner_up)
+    if spread is None or election == "plurality":
+        np.testing.assert_array_equal(tight.radius, slow.radius)
+    assert (tight.radius <= slow.radius).all()  # it searches longer, and over every rival
+    for i in range(len(tight)):
+        attack = tight.attack(i)
+        if attack is None:
+            assert slow.radius[i] == tight.radius[i] == len(spread)
+        else:
+            assert len(attack) > slow.radius[i]
+
+
+class FromThreats(Election):
+    """An election as a newcomer writes it: no kernels."""
+
+    name = "from-threats"
+
+    def __init__(self, rule):
+        self.rule = rule
+
+    def hold(self, ballots):
+        return self.rule.hold(ballots)
+
+    def threats(self, ballots, outcome):
+        return self.rule.threats(ballots, outcome)
+
+
+def test_an_election_of_ones_own_needs_only_a_winner_and_threats():
+    scores = np.random.default_rng(0).normal(size=(6, 9, 4))
+    own = FromThreats(elections.get("runoff"))
+    certificates = runoff.certify(scores, election=own)
+    np.testing.assert_array_equal(certificates.radius, runoff.certify(scores).radius)
+    assert all(len(certificates.attack(i)) == certificates.radius[i] + 1 for i in range(6))
+    with pytest.raises(ValueError, match=r"bound='paper' needs an election of the paper, got 'from-threats'"):
+        runoff.certify(scores, election=own, bound="paper")
+    scores[4, 3, 2] = np.nan
+    with pytest.raises(ValueError, match="got nan for input 4, member 3, class 2"):
+        runoff.certify(scores, election=own)
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+def test_a_large_spread_is_bracketed_by_its_attacks(election):
+    rng = np.random.default_rng(1)
+    scores = rng.normal(size=(40, 240, 6)) + 1.5 * rng.normal(size=(40, 1, 6))
+    spread = spreads.cyclic(240, rng.permutation(240)[:12])
+    paper = runoff.certify(scores, election=election, spread=spread, bound="paper")
+    tight = runoff.certify(scores, election=election, spread=spread)
+    sizes = np.array([len(tight.attack(i)) for i in range(40)])
+    assert (paper.radius <= tight.radius).all()
+    assert (tight.radius < sizes).all()
+    assert (tight.radius > paper.radius).any()
+    assert (sizes == tight.radius + 1).mean() > 0.5
+    np.testing.assert_array_equal(sizes, [len(paper.attack(i)) for i in range(40)])
