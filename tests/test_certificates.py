@@ -67,7 +67,8 @@ def test_explanations_say_what_is_so():
     assert runoff.certify(scores).explain(0) == (
         "Round 1 gives class 0 3, class 1 2, class 2 2 of 7; classes 0 and 1 go on. In round 2, 5 of 7 members rank "
         "class 0 above class 1: class 0 wins. Proven: no single edit of the training data can change this. The "
-        "cheapest attack found takes over 2 members: class 1 reaches round 2 and beats class 0 there; so the radius is exact."
+        "cheapest attack found takes over 2 members: class 1 reaches round 2 and beats class 0 there; so the radius "
+        "is exact."
     )
     assert runoff.certify(scores, election="plurality").explain(0) == (
         "Class 0 wins with the most first choices: class 0 3, class 1 2, class 2 2 of 7. Nothing is proven: one edit "
