@@ -28,7 +28,7 @@ KERNELS = [
     "ballots.py",
     "spreads.py",
 ]
-TESTS = ["test_adversary.py", "test_reference.py", "test_relations.py", "test_inputs.py"]
+TESTS = ["test_cover.py", "test_adversary.py", "test_reference.py", "test_relations.py", "test_inputs.py"]
 SWAPS = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,

@@ -65,15 +65,15 @@ def test_explanations_say_what_is_so():
     ballots = [(0, 1, 2)] * 3 + [(1, 0, 2)] * 2 + [(2, 0, 1)] * 2
     scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
     assert runoff.certify(scores).explain(0) == (
-        "Round 1 gives class 0 3, class 1 2, class 2 2 of 7; classes 0 and 1 go on. In round 2, 5 of 7 members rank "
-        "class 0 above class 1: class 0 wins. Proven: no single edit of the training data can change this. The "
-        "cheapest attack found takes over 2 members: class 1 reaches round 2 and beats class 0 there; so the radius "
-        "is exact."
+        "Round 1: of 7 votes, 3 for class 0, 2 for class 1, 2 for class 2; classes 0 and 1 go on. Round 2: 5 of 7 "
+        "members rank class 0 above class 1, so class 0 wins. Proven: no single edit of the training data can change "
+        "this. The cheapest attack found takes over 2 members: class 1 reaches round 2 and beats class 0 there; so the "
+        "radius is exact."
     )
     assert runoff.certify(scores, election="plurality").explain(0) == (
-        "Class 0 wins with the most first choices: class 0 3, class 1 2, class 2 2 of 7. Nothing is proven: one edit "
-        "might change this. The cheapest attack found takes over 1 member: class 1 passes class 0; so the radius is "
-        "exact."
+        "Class 0 has the most votes: of 7 votes, 3 for class 0, 2 for class 1, 2 for class 2. Nothing is proven: one "
+        "edit might change this. The cheapest attack found takes over 1 member: class 1 passes class 0; so the radius "
+        "is exact."
     )
     # Class 0 leads round 1 and class 1 wins round 2 clearly: one vote for class 2 throws class 1 out.
     ballots = [(0, 1, 2)] * 5 + [(1, 0, 2)] * 4 + [(2, 1, 0)] * 4

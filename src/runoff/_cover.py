@@ -122,7 +122,7 @@ def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: A
     stack = np.zeros(n_buckets + 1, np.int32)
     included = np.zeros(n_buckets + 1, np.int32)
     depth, count, nodes = 0, 0, 0
-    while True:
+    while nodes < budget:
         nodes += 1
         met, cut = True, False
         for q in range(rows):
@@ -139,8 +139,6 @@ def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: A
                     filled += 1
             chosen[filled] = -1
             return FOUND, nodes
-        if nodes >= budget and not (cut and depth == 0):
-            return UNDECIDED, nodes
         if not cut:
             worth[:] = 0
             for q in range(rows):
@@ -180,6 +178,7 @@ def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: A
                     covered[q] -= powers[q, j]
         count -= 1
         included[depth - 1] = 0
+    return UNDECIDED, nodes
 
 
 @kernel

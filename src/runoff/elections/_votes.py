@@ -46,6 +46,7 @@ def ranks_above(ballots: Ballots, a: int, b: int) -> NDArray[np.bool_]:
 def told(votes: Votes, ballots: Ballots) -> str:
     """The votes in words, most first."""
     order = [c for c in np.argsort(-votes, kind="stable") if votes[c]]
-    shown = ", ".join(f"class {c} {votes[c]}" for c in order[:4])
-    rest = int(votes[order[4:]].sum())
-    return f"{shown}{f', others {rest}' if rest else ''} of {len(ballots)}"
+    shown = [f"{votes[c]} for class {c}" for c in order[:4]]
+    if len(order) > 4:
+        shown.append(f"{votes[order[4:]].sum()} for others")
+    return f"of {len(ballots)} votes, {', '.join(shown)}"

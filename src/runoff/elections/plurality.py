@@ -21,7 +21,7 @@ class Plurality(Election):
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)
         w, s = top_two(votes)
-        return Outcome(w, s, f"Class {w} wins with the most first choices: {told(votes, ballots)}.")
+        return Outcome(w, s, f"Class {w} has the most votes: {told(votes, ballots)}.")
 
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
         w, votes = outcome.prediction, count_votes(ballots)

@@ -24,8 +24,8 @@ class RunOff(Election):
         w, s = (a, b) if _final_gap(ballots, a, b) > 0 else (b, a)
         wins = int(ranks_above(ballots, w, s).sum())
         story = (
-            f"Round 1 gives {told(votes, ballots)}; classes {a} and {b} go on. "
-            f"In round 2, {wins} of {len(ballots)} members rank class {w} above class {s}: class {w} wins."
+            f"Round 1: {told(votes, ballots)}; classes {a} and {b} go on. "
+            f"Round 2: {wins} of {len(ballots)} members rank class {w} above class {s}, so class {w} wins."
         )
         return Outcome(w, s, story)
 
