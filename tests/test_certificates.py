@@ -57,8 +57,24 @@ def test_attack_and_explain_after_an_iterator_need_the_scores():
     with pytest.raises(ValueError, match=re.escape("scores must have shape (12, 5), got (5,)")):
         certificates.explain(3, SCORES[3, 0])
     other = np.flatnonzero(certificates.prediction != certificates.prediction[3])[0]
-    with pytest.raises(ValueError, match="they elect another class for input 3"):
+    with pytest.raises(ValueError, match="scores must be those certified, but input 3's prediction is now"):
         certificates.attack(3, SCORES[other])
+
+
+def test_scores_that_changed_since_are_noticed():
+    scores = np.array([[[3, 2, 1]] * 9 + [[1, 3, 2]] * 2])
+    certificates = runoff.certify(scores)
+    scores[0, :3] = [1, 3, 2]
+    with pytest.raises(ValueError, match="input 0's radius is now 0 and was 3"):
+        certificates.explain(0)
+
+
+def test_attacks_of_many_thousand_buckets_are_found():
+    m = 41_000
+    scores = np.zeros((1, m, 2), np.uint8)
+    scores[..., 0] = 1
+    certificates = runoff.certify(scores, election="plurality", spread=[[j] for j in range(m)] + [[0]])
+    assert certificates.radius[0] == 20_500 == len(certificates.attack(0)) - 1
 
 
 def test_explanations_say_what_is_so():

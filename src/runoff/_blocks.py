@@ -37,6 +37,8 @@ def checked(scores: Any, name: str = "scores") -> NDArray[Any]:
         array = np.asarray(scores)
     except ValueError as error:
         raise ValueError(f"{name} must be an array (n_samples, n_members, n_classes): {error}") from None
+    if isinstance(scores, np.ma.MaskedArray):
+        raise ValueError(f"{name} must be a plain array, got a masked one: give every member a score for every class")
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must be real numbers, got dtype {array.dtype}")
     if array.ndim != 3:

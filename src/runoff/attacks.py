@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from runoff._cover import FOUND, UNREACHABLE, search, taken
 from runoff.ballots import Ballots
 from runoff.elections._base import SEARCH_NODES, Election, Members, Outcome, Threat, separate_bound
-from runoff.spreads import Spread, one_to_one
+from runoff.spreads import Spread, disjoint
 
 TRIED = 64  # threats that are searched for an attack, the most promising first
 
@@ -35,12 +35,10 @@ class Attack:
 def find(election: Election, ballots: Ballots, spread: Spread | None, cost: int) -> Attack | None:
     """The smallest attack found on one input, given that none is smaller than `cost`; None where none can exist."""
     outcome = election.hold(ballots)
-    spread = one_to_one(len(ballots)) if spread is None else spread
+    spread = disjoint(len(ballots)) if spread is None else spread
     if spread.one_to_one is not None:
-        found = election.takeover(ballots, outcome, cost)
-        if found is None:
-            raise RuntimeError(f"no attack of the proven size {cost} was found: please report this election as a bug")
-        threat, members = found
+        tries = (election.takeover(ballots, outcome, size) for size in range(cost, len(ballots) + 1))
+        threat, members = next(found for found in tries if found is not None)  # the elections here: at the first size
         return _carried_out(election, ballots, outcome, threat, members, np.sort(spread.one_to_one[members]))
     best = _smallest(election, ballots, outcome, spread, cost)
     if best is None:
@@ -63,7 +61,8 @@ def _smallest(
         if bound >= UNREACHABLE or max(bound, cost) > size or (best is not None and tried >= TRIED):
             break
         while size >= max(bound, cost):
-            verdict, _ = search(threat.gaps, threat.powers, size, reach, SEARCH_NODES, chosen)
+            # Enough nodes for one dive to the bottom: with all buckets allowed it finds whatever can be found.
+            verdict, _ = search(threat.gaps, threat.powers, size, reach, SEARCH_NODES + spread.n_buckets, chosen)
             if verdict == FOUND:
                 best = threat, taken(chosen)
                 size = len(best[1]) - 1

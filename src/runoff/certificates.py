@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def certify(
         election=rule,
         bound=bound,
         spread=checked,
-        scores=source,
+        _scores=source,
     )
 
 
@@ -147,21 +147,21 @@ class Certificates:
     election: Election
     bound: str
     spread: Spread | None = None
-    scores: NDArray[Any] | None = field(default=None)
-    rows: NDArray[np.int64] | None = field(default=None)  # of `scores`, where these are a selection
+    _scores: NDArray[Any] | None = None
+    _rows: NDArray[np.int64] | None = None  # of `_scores`, where these are a selection
 
     def __len__(self) -> int:
         return len(self.prediction)
 
     def __getitem__(self, which: Any) -> Certificates:
         """The certificates of some inputs: a slice, a mask, or an array of indices."""
-        rows = np.atleast_1d((np.arange(len(self)) if self.rows is None else self.rows)[which])
+        rows = np.atleast_1d((np.arange(len(self)) if self._rows is None else self._rows)[which])
         return replace(
             self,
             prediction=np.atleast_1d(self.prediction[which]),
             radius=np.atleast_1d(self.radius[which]),
             runner_up=np.atleast_1d(self.runner_up[which]),
-            rows=rows,
+            _rows=rows,
         )
 
     def __repr__(self) -> str:
@@ -218,18 +218,21 @@ class Certificates:
         """Input i's ballots, checked to be those that were certified."""
         i = range(len(self))[i]
         if scores is None:
-            if self.scores is None:
+            if self._scores is None:
                 raise ValueError(
                     "these certificates were made from an iterator, which keeps no scores: pass input "
                     f"{i}'s as scores=, an array ({self.n_members}, {self.n_classes})"
                 )
-            scores = self.scores[i if self.rows is None else self.rows[i]]
+            scores = self._scores[i if self._rows is None else self._rows[i]]
         row = np.asarray(scores)
         if row.shape != (self.n_members, self.n_classes):
             raise ValueError(f"scores must have shape ({self.n_members}, {self.n_classes}), got {row.shape}")
         ballots: Ballots = points(readable(_blocks.checked(row[None])))[0]
-        if self.election.hold(ballots).prediction != self.prediction[i]:
-            raise ValueError(f"scores must be those that were certified, but they elect another class for input {i}")
+        again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound)
+        for name in ("prediction", "runner_up", "radius"):
+            now, then = getattr(again, name)[0], getattr(self, name)[i]
+            if now != then:
+                raise ValueError(f"scores must be those certified, but input {i}'s {name} is now {now} and was {then}")
         return ballots
 
 

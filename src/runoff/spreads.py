@@ -14,7 +14,7 @@ def cyclic(n_buckets: int, offsets: ArrayLike) -> NDArray[np.int64]:
     return (np.arange(n_buckets)[:, None] + np.asarray(offsets, dtype=np.int64)) % n_buckets
 
 
-def one_to_one(n_members: int) -> "Spread":
+def disjoint(n_members: int) -> "Spread":
     """Each member with one bucket of its own."""
     return Spread.of(cyclic(n_members, [0]), n_members)
 
@@ -146,10 +146,11 @@ def _listed(spread: Any, n_members: int) -> tuple[NDArray[np.int64], NDArray[np.
     if not isinstance(spread, np.ndarray) and isinstance(spread, Sequence) and not isinstance(spread, str):
         if not all(isinstance(bucket, Iterable) and not isinstance(bucket, str) for bucket in spread):
             raise ValueError(f"{expected} or a sequence of members for each bucket, got {spread!r:.80}")
-        buckets = [np.asarray(bucket).reshape(-1) for bucket in spread]
+        buckets = [np.asarray(bucket) for bucket in spread]
         for b, bucket in enumerate(buckets):
-            if bucket.size and bucket.dtype.kind not in "iu":
-                raise ValueError(f"{expected}, got bucket {b} of dtype {bucket.dtype}")
+            if bucket.size and (bucket.dtype.kind not in "iu" or bucket.ndim != 1):
+                got = f"shape {bucket.shape} and dtype {bucket.dtype}"
+                raise ValueError(f"{expected} or a boolean array (n_buckets, n_members), got bucket {b} of {got}")
         members = np.concatenate([b.astype(np.int64) for b in buckets]) if buckets else np.empty(0, np.int64)
         return np.array([bucket.size for bucket in buckets], dtype=np.int64), members
     array = np.asarray(spread)

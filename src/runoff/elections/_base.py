@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from runoff._cover import FOUND, IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search, taken
 from runoff.ballots import Ballots, points, prefer
-from runoff.spreads import Reach, one_to_one
+from runoff.spreads import Reach, disjoint
 
 Members = NDArray[np.int64]
 
@@ -57,6 +57,9 @@ class Election(ABC):
     name: ClassVar[str]
     in_paper: ClassVar[bool] = False
 
+    def __repr__(self) -> str:
+        return f"<{self.name} election>"
+
     @abstractmethod
     def hold(self, ballots: Ballots) -> Outcome:
         """Who wins, given one input's ballots (n_members, n_classes)."""
@@ -67,7 +70,7 @@ class Election(ABC):
 
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
         """A threat and `size` members that meet it, where each member is its own bucket; None if not found."""
-        own = one_to_one(len(ballots)).reach
+        own = disjoint(len(ballots)).reach
         chosen = np.empty(len(ballots) + 1, np.int32)
         for threat in self.threats(ballots, outcome):
             if search(threat.gaps, threat.powers, size, own, SEARCH_NODES, chosen)[0] == FOUND:
@@ -79,7 +82,7 @@ class Election(ABC):
 
         `cost` receives the proven number of buckets that any change of the prediction needs (radius + 1).
         """
-        own = one_to_one(scores.shape[1]).reach
+        own = disjoint(scores.shape[1]).reach
         return self.spread(scores, tight, own, SEARCH_NODES, prediction, runner_up, cost)
 
     def spread(
