@@ -109,9 +109,7 @@ def memory(full):
         size = path.stat().st_size / 2**30
     more = float(extra.stdout)
     verdict = "ok" if more < 200 else "MISSED"
-    print(
-        f"{n:,} x 3,200 x 43 mapped ({size:.1f} GB): {more:.0f} MB beyond the first call (under 200: {verdict})"
-    )
+    print(f"{n:,} x 3,200 x 43 mapped ({size:.1f} GB): {more:.0f} MB beyond the first call (under 200: {verdict})")
 
 
 START = """
