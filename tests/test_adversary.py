@@ -80,6 +80,52 @@ def test_a_spread_is_never_certified_above_the_truth(election, case):
             assert radius + 1 == truth == len(attack)
 
 
+@st.composite
+def larger(draw):
+    """Elections of 5 to 9 members, with spreads that overlap and may leave members out."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    m, c = draw(st.integers(5, 9)), draw(st.integers(3, 5))
+    scores = rng.integers(0, draw(st.sampled_from([3, 50])), size=(1, m, c)).astype(np.float32)
+    scores[0, :, rng.integers(c)] += draw(st.sampled_from([0, 20]))
+    sizes = rng.integers(draw(st.integers(0, 2)), 4, size=draw(st.integers(1, 7)))
+    return scores, [rng.choice(m, size, replace=False).tolist() for size in sizes]
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+@given(case=larger())
+def test_larger_spreads_against_sensible_ballots(election, case):
+    scores, spread = case
+    ballots = ballots_of(scores[0])
+    truth = true_cost(election, ballots, spread, sensible=True)
+    tight = runoff.certify(scores, election=election, spread=spread)
+    paper = runoff.certify(scores, election=election, spread=spread, bound="paper")
+    assert paper.radius[0] <= tight.radius[0] <= min(len(spread), truth - 1)
+    attack = tight.attack(0)
+    if truth == inf:
+        assert attack is None
+        assert tight.radius[0] == len(spread)
+    else:
+        assert len(attack) == truth == tight.radius[0] + 1  # small enough for search to end, and for all rivals
+
+
+@given(scores=small_scores(), spread=st.lists(st.lists(st.just(0), max_size=1), min_size=1, max_size=2))
+def test_sensible_ballots_are_all_that_an_adversary_needs(scores, spread):
+    ballots = ballots_of(scores[0])
+    for election in ELECTIONS:
+        for placed in (None, spread):
+            assert true_cost(election, ballots, placed) == true_cost(election, ballots, placed, sensible=True)
+
+
+def test_where_the_paper_gives_something_away_the_tight_bound_is_exact():
+    scores = np.random.default_rng(0).integers(0, 50, size=(4000, 8, 5))
+    tight, paper = runoff.certify(scores), runoff.certify(scores, bound="paper")
+    better = np.flatnonzero(tight.radius > paper.radius)
+    assert len(better) > 20
+    for i in better[:60]:
+        assert tight.radius[i] + 1 == true_cost("runoff", ballots_of(scores[i]), sensible=True)
+        assert len(tight.attack(i)) == tight.radius[i] + 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("election", ELECTIONS)
 @settings(max_examples=5000, deadline=None)
