@@ -4,8 +4,28 @@
 may insert, delete or relabel without being able to change it.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from runoff.ballots import rank
 from runoff.certificates import Certificates, certified_accuracy, certify
+from runoff.hashing import new_key
+
+if TYPE_CHECKING:
+    from runoff.classifier import RunoffClassifier
+    from runoff.planning import plan
 
 __version__ = "0.1.0"
-__all__ = ["Certificates", "certified_accuracy", "certify", "rank"]
+__all__ = ["Certificates", "RunoffClassifier", "certified_accuracy", "certify", "new_key", "plan", "rank"]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs scikit-learn is imported when it is asked for: `import runoff` stays light."""
+    if name == "RunoffClassifier":
+        from runoff.classifier import RunoffClassifier
+
+        return RunoffClassifier
+    if name == "plan":
+        from runoff.planning import plan
+
+        return plan
+    raise AttributeError(f"module 'runoff' has no attribute {name!r}")

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from runoff._cover import FOUND, UNREACHABLE, search, taken
 from runoff.ballots import Ballots
-from runoff.elections._base import SEARCH_NODES, Election, Members, Outcome, Threat, separate_bound
+from runoff.elections._base import SEARCH_NODES, Election, Members, Outcome, Story, Threat, separate_bound
 from runoff.spreads import Spread, disjoint
 
 TRIED = 64  # threats that are searched for an attack, the most promising first
@@ -25,7 +25,12 @@ class Attack:
     members: Members
     ballots: Ballots
     prediction: int
-    how: str
+    story: Story
+
+    @property
+    def how(self) -> str:
+        """What it does, in words."""
+        return self.story.told()
 
     def __len__(self) -> int:
         """How many buckets it takes over."""
@@ -80,5 +85,7 @@ def _carried_out(
     after[members] = new
     winner = election.hold(after).prediction
     if winner == outcome.prediction:
-        raise RuntimeError(f"the attack '{threat.how}' does not change the prediction: please report this as a bug")
+        raise RuntimeError(
+            f"the attack '{threat.how.told()}' does not change the prediction: please report this as a bug"
+        )
     return Attack(buckets, members, new, winner, threat.how)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runoff.attacks import Attack
     from runoff.elections._base import Election
 
+ONE_EDIT = "Nothing is proven: one edit might change this. "
 BOUNDS = ("tight", "paper")
 NODES = 200  # of search for an input and a spread; enough for the exact cost of about half of all inputs
 
@@ -135,18 +136,22 @@ class Certificates:
     prediction : class indices
     radius : the largest number of edits proven unable to change the prediction; `n_buckets` where nothing can
     runner_up : the other finalist (run-off), the class with the next most votes (plurality)
+    classes : the labels, where `prediction` and `runner_up` hold labels instead of class indices
+    fingerprint : of the partition that the members were trained with, where it is known
 
     """
 
-    prediction: NDArray[np.int64]
+    prediction: NDArray[Any]
     radius: NDArray[np.int64]
-    runner_up: NDArray[np.int64]
+    runner_up: NDArray[Any]
     n_members: int
     n_classes: int
     n_buckets: int
     election: Election
     bound: str
     spread: Spread | None = None
+    classes: NDArray[Any] | None = None
+    fingerprint: str | None = None
     _scores: NDArray[Any] | None = None
     _rows: NDArray[np.int64] | None = None  # of `_scores`, where these are a selection
 
@@ -168,6 +173,18 @@ class Certificates:
         return (
             f"<Certificates of {len(self)} inputs: {self.election.name} of {self.n_members} members, "
             f"{self.bound} bound, median radius {np.median(self.radius) if len(self) else 0:g}>"
+        )
+
+    def named(self, classes: NDArray[Any] | None, fingerprint: str | None = None) -> Certificates:
+        """The same with labels in place of class indices."""
+        if classes is None:
+            return self
+        return replace(
+            self,
+            prediction=classes[self.prediction],
+            runner_up=classes[self.runner_up],
+            classes=classes,
+            fingerprint=fingerprint,
         )
 
     def to_frame(self) -> pd.DataFrame:
@@ -200,9 +217,8 @@ class Certificates:
         radius, attack = int(self.radius[i]), self.attack(i, ballots)
         unit = "member" if self.spread is None else "bucket"
         edits = "single edit" if radius == 1 else f"{radius} edits"
-        story = f"{self.election.hold(ballots).story} Proven: no {edits} of the training data can change this. "
-        if radius == 0:
-            story = f"{self.election.hold(ballots).story} Nothing is proven: one edit might change this. "
+        story = f"{self.election.hold(ballots).story.told(self.classes)} "
+        story += f"Proven: no {edits} of the training data can change this. " if radius else ONE_EDIT
         if attack is None:
             return f"{story}No attack of any size can: the members that a bucket reaches are too few."
         size = f"{len(attack)} {unit}{'s' if len(attack) > 1 else ''}"
@@ -212,7 +228,9 @@ class Certificates:
             if len(attack) == radius + 1
             else f"so the true radius is {radius} to {len(attack) - 1}"
         )
-        return f"{story}The cheapest attack found takes over {size}{reached}: {attack.how}; {exact}."
+        return (
+            f"{story}The cheapest attack found takes over {size}{reached}: {attack.story.told(self.classes)}; {exact}."
+        )
 
     def _ballots(self, i: int, scores: ArrayLike | None) -> Ballots:
         """Input i's ballots, checked to be those that were certified."""
@@ -228,7 +246,7 @@ class Certificates:
         if row.shape != (self.n_members, self.n_classes):
             raise ValueError(f"scores must have shape ({self.n_members}, {self.n_classes}), got {row.shape}")
         ballots: Ballots = points(readable(_blocks.checked(row[None])))[0]
-        again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound)
+        again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound).named(self.classes)
         for name in ("prediction", "runner_up", "radius"):
             now, then = getattr(again, name)[0], getattr(self, name)[i]
             if now != then:
@@ -253,13 +271,16 @@ def certified_accuracy(certificates: Certificates, y_true: ArrayLike, budgets: A
     labels, edits = np.asarray(y_true), np.atleast_1d(np.asarray(budgets))
     if labels.shape != (len(certificates),):
         raise ValueError(f"y_true must have one label for each of {len(certificates)} inputs, got shape {labels.shape}")
-    if labels.dtype.kind not in "biu":
-        raise ValueError(f"y_true must be class indices (integers), got dtype {labels.dtype}")
-    outside = np.flatnonzero((labels < 0) | (labels >= certificates.n_classes))
+    if certificates.classes is None:
+        if labels.dtype.kind not in "biu":
+            raise ValueError(f"y_true must be class indices (integers), got dtype {labels.dtype}")
+        outside = np.flatnonzero((labels < 0) | (labels >= certificates.n_classes))
+        known = f"classes 0 to {certificates.n_classes - 1}"
+    else:
+        outside = np.flatnonzero(~np.isin(labels, certificates.classes))
+        known = f"labels out of {certificates.classes.tolist()!r:.200}"
     if outside.size:
-        raise ValueError(
-            f"y_true must be classes 0 to {certificates.n_classes - 1}, got {labels[outside[0]]} for input {outside[0]}"
-        )
+        raise ValueError(f"y_true must be {known}, got {labels[outside[0]]} for input {outside[0]}")
     if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():
         raise ValueError(f"budgets must be whole numbers of edits, none negative, got {budgets!r}")
     right = certificates.prediction == labels

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +15,24 @@ from runoff.spreads import Reach, disjoint
 Members = NDArray[np.int64]
 
 
+class Story(NamedTuple):
+    """A sentence about classes, which go by their names where they have some: `text` has a {} for each."""
+
+    text: str
+    classes: tuple[int, ...]
+
+    def told(self, names: NDArray[Any] | None = None) -> str:
+        """The sentence, with indices where there are no names."""
+        return self.text.format(*(c if names is None else names[c] for c in self.classes))
+
+
 @dataclass(frozen=True)
 class Outcome:
     """The result of an election for one input, with the votes in words."""
 
     prediction: int
     runner_up: int
-    story: str
+    story: Story
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class Threat:
     taken members sum to at least the gap. Some threat must succeed for the prediction to change.
     """
 
-    how: str
+    how: Story
     gaps: NDArray[np.int32]  # (rows,)
     powers: NDArray[np.int32]  # (rows, n_members), none negative
     last: int  # the class that taken members rank last

@@ -43,10 +43,10 @@ def ranks_above(ballots: Ballots, a: int, b: int) -> NDArray[np.bool_]:
     return above
 
 
-def told(votes: Votes, ballots: Ballots) -> str:
-    """The votes in words, most first."""
-    order = [c for c in np.argsort(-votes, kind="stable") if votes[c]]
-    shown = [f"{votes[c]} for class {c}" for c in order[:4]]
+def told(votes: Votes) -> tuple[str, tuple[int, ...]]:
+    """The votes in words, most first, with {} for the name of each class; and these classes."""
+    order = [int(c) for c in np.argsort(-votes, kind="stable") if votes[c]]
+    shown = [f"{votes[c]} for class {{}}" for c in order[:4]]
     if len(order) > 4:
         shown.append(f"{votes[order[4:]].sum()} for others")
-    return f"of {len(ballots)} votes, {', '.join(shown)}"
+    return f"of {votes.sum()} votes, {', '.join(shown)}", tuple(order[:4])

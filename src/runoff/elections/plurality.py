@@ -6,7 +6,7 @@ import numpy as np
 
 from runoff.ballots import Ballots
 from runoff.elections import _plurality_kernels as kernels
-from runoff.elections._base import Election, Members, Outcome, Threat
+from runoff.elections._base import Election, Members, Outcome, Story, Threat
 from runoff.elections._votes import count_votes, first_choices, gap, pass_power, told, top_two
 
 
@@ -21,14 +21,15 @@ class Plurality(Election):
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)
         w, s = top_two(votes)
-        return Outcome(w, s, f"Class {w} has the most votes: {told(votes, ballots)}.")
+        text, shown = told(votes)
+        return Outcome(w, s, Story(f"Class {{}} has the most votes: {text}.", (w, *shown)))
 
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
         w, votes = outcome.prediction, count_votes(ballots)
         for c in np.argsort(-votes, kind="stable"):
             if c != w:
                 yield Threat(
-                    how=f"class {c} passes class {w}",
+                    how=Story("class {} passes class {}", (int(c), w)),
                     gaps=np.array([gap(votes, w, c)], np.int32),
                     powers=pass_power(ballots, w, int(c))[None],
                     last=w,

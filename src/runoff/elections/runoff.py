@@ -6,7 +6,7 @@ import numpy as np
 
 from runoff.ballots import Ballots
 from runoff.elections import _runoff_kernels as kernels
-from runoff.elections._base import Election, Members, Outcome, Threat
+from runoff.elections._base import Election, Members, Outcome, Story, Threat
 from runoff.elections._votes import count_votes, first_choices, gap, pass_power, ranks_above, told, top_two
 
 
@@ -23,11 +23,12 @@ class RunOff(Election):
         a, b = top_two(votes)
         w, s = (a, b) if _final_gap(ballots, a, b) > 0 else (b, a)
         wins = int(ranks_above(ballots, w, s).sum())
+        text, shown = told(votes)
         story = (
-            f"Round 1: {told(votes, ballots)}; classes {a} and {b} go on. "
-            f"Round 2: {wins} of {len(ballots)} members rank class {w} above class {s}, so class {w} wins."
+            f"Round 1: {text}; classes {{}} and {{}} go on. "
+            f"Round 2: {wins} of {len(ballots)} members rank class {{}} above class {{}}, so class {{}} wins."
         )
-        return Outcome(w, s, story)
+        return Outcome(w, s, Story(story, (*shown, a, b, w, s, w)))
 
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
         """`Beaten in round 2` by each class, the runner-up first; `thrown out in round 1` by each two classes."""
@@ -52,7 +53,7 @@ class RunOff(Election):
         if len(open_rows) > 1:  # what must hold for each holds for the sum, which sees them compete for members
             open_rows.append((sum(g for g, _ in open_rows), np.sum([p for _, p in open_rows], axis=0, dtype=np.int32)))
         return Threat(
-            how=f"class {c} reaches round 2 and beats class {w} there",
+            how=Story("class {} reaches round 2 and beats class {} there", (c, w)),
             gaps=np.array([g for g, _ in open_rows], np.int32),
             powers=np.array([p for _, p in open_rows], np.int32),
             last=w,
@@ -72,7 +73,7 @@ class RunOff(Election):
             return np.where(np.arange(len(members)) < enough, c1, c2)
 
         return Threat(
-            how=f"classes {c1} and {c2} throw class {w} out in round 1",
+            how=Story("classes {} and {} throw class {} out in round 1", (c1, c2, w)),
             gaps=np.array([g1, g2, g1 + g2], np.int32),
             powers=np.array([p1, p2, p1 + p2 - 1], np.int32),
             last=w,

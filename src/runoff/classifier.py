@@ -1,0 +1,319 @@
+"""RunoffClassifier: certified predictions from any scikit-learn classifier."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, check_random_state, get_tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from runoff import hashing, samples
+from runoff.ballots import points
+from runoff.certificates import BOUNDS, Certificates, certify
+from runoff.elections import get
+from runoff.members import Member, default_estimator, fit_member, seeds_of
+from runoff.partition import Partition
+from runoff.samples import Samples
+
+INPUTS = 2048  # whose ballots are held at a time
+
+
+class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """An ensemble whose predictions come with a proven number of edits that cannot change them.
+
+    Each member learns from its own buckets of the training samples alone, and an election among the members decides.
+    If at most `certify(X).radius[i]` training samples are inserted, deleted or relabelled, the classifier fitted on the
+    edited data predicts the same label for input i.
+
+    Put everything that is fitted *inside* the estimator: `RunoffClassifier(make_pipeline(StandardScaler(), SVC()))`. A
+    scaler fitted on all samples, in front of this classifier, voids the guarantee.
+
+    Parameters
+    ----------
+    estimator : any scikit-learn classifier with predict_proba, decision_function or only predict
+        Its settings must be fixed beforehand. Default: a logistic regression, with scaling, TF-IDF or one-hot encoding
+        before it as the kind of X needs.
+    n_partitions : the number k of parts of the data. The largest radius is about k / 2
+    spread : in how many members d each bucket is used; there are k * d members (1: DPA, more: FA)
+    n_seeds : fits for each member, with different seeds, whose scores are averaged (DPA*)
+    election, bound : as in `runoff.certify`
+    classes : all labels there can be. Default: those in y
+    hash_key : secret bytes from `runoff.new_key()`. Default: derived from random_state, so that fits repeat
+    n_jobs : members trained at a time, through joblib
+    random_state : int
+    hash : "content", "pixel-sum" (the paper's) or a function from X to whole numbers
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted
+    partition_ : the `Partition`: hash, key, offsets, spread, fingerprint
+    members_ : the trained members
+    member_sizes_ : how many samples each has
+    updated_members_ : which members the last `update` trained again
+
+    """
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        n_partitions: int = 50,
+        spread: int = 1,
+        n_seeds: int = 1,
+        election: str = "runoff",
+        bound: str = "tight",
+        classes: Any = None,
+        hash_key: bytes | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        hash: Any = "content",
+    ) -> None:
+        self.estimator = estimator
+        self.n_partitions = n_partitions
+        self.spread = spread
+        self.n_seeds = n_seeds
+        self.election = election
+        self.bound = bound
+        self.classes = classes
+        self.hash_key = hash_key
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.hash = hash
+
+    def fit(self, X: Any, y: Any) -> RunoffClassifier:
+        """Hash the samples into buckets and train every member on its own."""
+        self._check_settings()
+        X, y = self._checked(X, y, reset=True)
+        self._seed = _seed(self.random_state)
+        key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
+        self.partition_ = Partition.make(self.n_partitions, self.spread, self._seed, key, self.hash)
+        self._samples, self._labels = X, y
+        self._digests = self.partition_.digests(X)
+        self._buckets = self.partition_.buckets(X, self._digests)
+        self.members_: list[Member] = []
+        self._train(range(self.partition_.n_members))
+        return self
+
+    def _train(self, which: Any) -> None:
+        """Train these members; the others stay as they are."""
+        self.classes_ = self._all_classes(self._labels)
+        # By content, then by label: equal samples are interchangeable, so the order is a function of the set.
+        codes = np.searchsorted(self.classes_, self._labels)
+        order = np.lexsort((codes, self._digests[:, 1], self._digests[:, 0])).astype(np.int64)
+        rows = self.partition_.rows(self._buckets, order)
+        estimator = default_estimator(self._samples.kind) if self.estimator is None else self.estimator
+        trained = Parallel(n_jobs=self.n_jobs)(
+            delayed(fit_member)(
+                estimator,
+                *((self._samples, self._labels, rows[m]) if self.n_jobs in (None, 1) else self._part(rows[m])),
+                m,
+                seeds_of(self._seed, m, self.n_seeds),
+                len(self.classes_),
+            )
+            for m in which
+        )
+        members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
+        self.members_ = [members[m] for m in sorted(members)]
+        self.member_sizes_ = np.array([len(own) for own in rows])
+
+    def _part(self, rows: NDArray[np.int64]) -> tuple[Samples, NDArray[Any], NDArray[np.int64]]:
+        """Only a member's own rows travel to another process."""
+        return self._samples.kept(rows), self._labels[rows], np.arange(len(rows))
+
+    def scores(self, X: Any) -> NDArray[np.float64]:
+        """The members' scores, (n_inputs, n_members, n_classes)."""
+        check_is_fitted(self)
+        return self._scores(self._samples_of(X, reset=False))
+
+    def _scores(self, X: Samples) -> NDArray[np.float64]:
+        asked = Parallel(n_jobs=self.n_jobs)(delayed(member.scores)(X, self.classes_) for member in self.members_)
+        return np.stack(list(asked), axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The label that the members elect for each input."""
+        check_is_fitted(self)
+        if len(self.classes_) == 1:
+            return np.repeat(self.classes_, len(self._samples_of(X, reset=False)))
+        return self._certify(X, bound="paper" if get(self.election).in_paper else self.bound).prediction
+
+    def certify(self, X: Any) -> Certificates:
+        """Predictions with their proven radii: `.prediction` and `.runner_up` are labels."""
+        return self._certify(X, self.bound)
+
+    def _certify(self, X: Any, bound: str) -> Certificates:
+        check_is_fitted(self)
+        inputs = self._samples_of(X, reset=False)
+        if len(self.classes_) < 2:
+            raise ValueError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: set classes=")
+        starts = range(0, len(inputs), INPUTS)
+        ballots = np.concatenate(
+            [points(self._scores(inputs.kept(np.arange(s, min(s + INPUTS, len(inputs)))))) for s in starts]
+        )
+        certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)
+        return certificates.named(self.classes_, self.partition_.fingerprint)
+
+    def update(self, add: tuple[Any, Any] | None = None, remove: tuple[Any, Any] | None = None) -> RunoffClassifier:
+        """Insert and delete training samples; only members whose buckets changed are trained again.
+
+        The result is, bit for bit, that of `fit` on the new data. Removing a sample is unlearning it: d members are
+        trained again, and no other has ever seen it. Relabelling is removing and adding.
+        """
+        check_is_fitted(self)
+        if getattr(self, "_samples", None) is None:
+            raise ValueError("a loaded classifier keeps no training samples to update: fit it again")
+        keep, touched = np.ones(len(self._labels), bool), []
+        new: tuple[Samples, NDArray[Any], Any, Any] | None = None
+        if remove is not None:
+            _, y, digests, buckets = self._placed(*remove)
+            keep[self._found(digests, y)] = False
+            touched.append(buckets)
+        if add is not None:
+            new = self._placed(*add)
+            touched.append(new[3])
+        rows = np.flatnonzero(keep)
+        samples_, labels = self._samples.kept(rows), self._labels[rows]
+        digests, buckets = self._digests[rows], self._buckets[rows]
+        if new is not None:
+            samples_, labels = samples_.joined(new[0]), np.concatenate([labels, new[1]])
+            digests, buckets = np.concatenate([digests, new[2]]), np.concatenate([buckets, new[3]])
+        if not len(labels):
+            raise ValueError("update must leave at least one training sample, got none")
+        self._samples, self._labels, self._digests, self._buckets = samples_, labels, digests, buckets
+        changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
+        self.updated_members_ = np.unique(self.partition_.spread[changed])
+        self._train(self.updated_members_.tolist())
+        return self
+
+    def _placed(self, X: Any, y: Any) -> tuple[Samples, NDArray[Any], Any, Any]:
+        X, y = self._checked(X, y, reset=False)
+        digests = self.partition_.digests(X)
+        return X, y, digests, self.partition_.buckets(X, digests)
+
+    def _found(self, digests: Any, labels: NDArray[Any]) -> list[int]:
+        """Where these samples stand among the training samples, each copy once."""
+        places: dict[tuple[int, int, Any], list[int]] = {}
+        for i, (digest, label) in enumerate(zip(self._digests.tolist(), self._labels.tolist(), strict=True)):
+            places.setdefault((*digest, label), []).append(i)
+        found = []
+        for i, (digest, label) in enumerate(zip(digests.tolist(), labels.tolist(), strict=True)):
+            left = places.get((*digest, label))
+            if not left:
+                raise ValueError(
+                    f"remove must name training samples with their labels, but sample {i} (label {label!r}) is not one "
+                    "of them, or not that often: nothing was changed"
+                )
+            found.append(left.pop())
+        return found
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted classifier to a new directory, without its training samples."""
+        from runoff import storage
+
+        check_is_fitted(self)
+        storage.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, *, trusted: tuple[str, ...] = ()) -> RunoffClassifier:
+        """Read a directory that `save` wrote. Nothing is unpickled; every file's SHA-256 is checked first.
+
+        `trusted` names types of your own (`module.Class`) that members may contain.
+        """
+        from runoff import storage
+
+        return storage.load(cls, Path(path), trusted)
+
+    def _check_settings(self) -> None:
+        for name in ("n_partitions", "spread", "n_seeds"):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.bound not in BOUNDS:
+            raise ValueError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {self.bound!r}")
+        get(self.election)
+        if self.hash_key is not None and (not isinstance(self.hash_key, bytes) or not 16 <= len(self.hash_key) <= 64):
+            raise ValueError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() makes them")
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Samples, NDArray[Any]]:
+        if y is None:
+            raise ValueError("This RunoffClassifier estimator requires y to be passed, but the target y is None.")
+        X = self._samples_of(X, reset)
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        if len(X) != len(y):
+            raise ValueError(f"X and y must be of the same length, got {len(X)} samples and {len(y)} labels")
+        if not len(y):
+            raise ValueError("X must hold at least one sample, got 0 sample(s)")
+        check_classification_targets(y)
+        self._all_classes(y)
+        return X, y
+
+    def _all_classes(self, y: NDArray[Any]) -> NDArray[Any]:
+        found = np.unique(y)
+        if self.classes is None:
+            return found
+        classes = np.unique(np.asarray(self.classes))
+        if outside := [label for label in found.tolist() if label not in set(classes.tolist())]:
+            raise ValueError(f"y must hold labels out of classes={classes.tolist()}, got {outside[0]!r}")
+        return classes
+
+    def _samples_of(self, X: Any, reset: bool) -> Samples:
+        """X as samples. Arrays of two dimensions are checked as scikit-learn does; other kinds by what they are."""
+        if _is_text(X):
+            checked: Samples = samples.of(X)
+        elif hasattr(X, "columns") and hasattr(X, "iloc"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            checked = samples.of(X)
+        else:
+            tags = get_tags(self)
+            checked = samples.of(
+                validate_data(
+                    self,
+                    X,
+                    reset=reset,
+                    accept_sparse="csr",
+                    dtype=None,
+                    allow_nd=True,
+                    ensure_all_finite=not tags.input_tags.allow_nan,
+                )
+            )
+        if reset:
+            self._width = (checked.kind, checked.width())
+        elif (checked.kind, checked.width()) != self._width and checked.kind != self._width[0]:
+            raise ValueError(f"X must be {self._width[0]} as in fit, got {checked.kind}")
+        return checked
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.estimator is None:
+            tags.input_tags.sparse = True
+        else:
+            own = get_tags(self.estimator).input_tags
+            tags.input_tags.sparse, tags.input_tags.allow_nan = own.sparse, own.allow_nan
+            tags.classifier_tags.multi_class = True
+        return tags
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        shown = copy.copy(self)
+        if shown.hash_key is not None:
+            shown.hash_key = hashing.Key(b"")
+        return str(BaseEstimator.__repr__(shown, N_CHAR_MAX))
+
+
+def _seed(random_state: Any) -> int:
+    """A whole number for SeedSequence."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _is_text(X: Any) -> bool:
+    if isinstance(X, (list, tuple)):
+        return bool(X) and all(isinstance(text, str) for text in X)
+    return hasattr(X, "ndim") and X.ndim == 1 and len(X) > 0 and all(isinstance(text, str) for text in X)

@@ -1,0 +1,119 @@
+"""A sample's content to a bucket: keyed BLAKE2b over a form of the content that nothing else can influence.
+
+What is hashed is the sample's value alone. The type of the array around it is not part of it, because others decide
+that: one inserted row with a missing value turns a column of integers into floats. So 3, 3.0 and uint8(3) are the same,
+as are 0.0 and -0.0, all NaNs, and texts that Unicode holds to be equal. The label is left out.
+"""
+
+import hashlib
+import secrets
+import unicodedata
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Digests = NDArray[np.uint64]  # (n, 2): 128 bits a sample
+
+DIGEST_BYTES = 16
+ROWS = 4096  # at a time
+
+
+class Key(bytes):
+    """A secret hash key. It is not shown."""
+
+    def __repr__(self) -> str:
+        return "<secret key>"
+
+    __str__ = __repr__
+
+
+def new_key() -> Key:
+    """A fresh secret key for `RunoffClassifier(hash_key=...)`.
+
+    Whoever does not know it cannot aim samples at a bucket of his choice. The radius holds without it too.
+    """
+    return Key(secrets.token_bytes(32))
+
+
+def derived_key(seed: int) -> Key:
+    """The key of a seed, for those who need fits to repeat and no secret."""
+    return Key(hashlib.blake2b(f"runoff hash key {seed}".encode(), digest_size=32).digest())
+
+
+def digests(rows: Iterable[Any], key: bytes) -> Digests:
+    """The keyed digest of each row of bytes."""
+    found = [hashlib.blake2b(row, key=key, digest_size=DIGEST_BYTES).digest() for row in rows]
+    return np.frombuffer(b"".join(found), "<u8").reshape(-1, 2).astype(np.uint64)
+
+
+def number_rows(array: NDArray[Any]) -> Iterable[NDArray[np.uint8]]:
+    """The bytes of each row of a numeric array: its shape, then its values in the narrowest of three exact forms."""
+    shape = np.array(array.shape[1:], "<i8").tobytes()
+    for start in range(0, len(array), ROWS):
+        block = array[start : start + ROWS]
+        flat = block.reshape(len(block), -1)
+        if flat.dtype == np.uint8:
+            kinds = np.zeros(len(flat), np.int8)
+        else:
+            if flat.dtype.kind not in "bi":
+                flat = plain_floats(flat)
+            whole = flat == np.floor(flat) if flat.dtype.kind == "f" else np.ones(flat.shape, bool)
+            byte = whole & (flat >= 0) & (flat <= 255)
+            word = whole & (np.abs(flat) < 2.0**63) if flat.dtype.kind == "f" else whole
+            kinds = np.where(byte.all(axis=1), 0, np.where(word.all(axis=1), 1, 2)).astype(np.int8)
+        forms: dict[int, NDArray[np.uint8]] = {}
+        for kind, dtype in enumerate(("u1", "<i8", "<f8")):
+            at = np.flatnonzero(kinds == kind)
+            if not len(at):
+                continue
+            head = np.frombuffer(bytes([kind]) + shape, np.uint8)
+            values = flat[at].astype(dtype).view(np.uint8).reshape(len(at), -1)
+            packed = np.concatenate([np.broadcast_to(head, (len(at), len(head))), values], axis=1)
+            forms.update(zip(at.tolist(), packed, strict=True))
+        yield from (forms[i] for i in range(len(flat)))
+
+
+def plain_floats(array: NDArray[Any]) -> NDArray[np.float64]:
+    """As float64, with one zero and one NaN."""
+    floats = array.astype(np.float64) + 0.0
+    floats[np.isnan(floats)] = np.nan
+    return floats
+
+
+def plain_text(text: str) -> str:
+    """A text in Unicode's composed form."""
+    return unicodedata.normalize("NFC", text)
+
+
+def cell(value: Any) -> bytes:
+    """The bytes of one value of a table: its kind and, for texts, its length go first, so that cells cannot blend."""
+    if value is None:
+        return b"-"
+    if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        number = float(value)
+        if number != number:
+            return b"-"
+        if number.is_integer() and abs(number) < 2.0**63:
+            return b"i" + int(value).to_bytes(8, "little", signed=True)
+        return b"f" + np.float64(number + 0.0).tobytes()
+    if isinstance(value, str):
+        text = plain_text(value).encode()
+        return b"s" + len(text).to_bytes(8, "little") + text
+    if isinstance(value, bytes):
+        return b"b" + len(value).to_bytes(8, "little") + value
+    if isinstance(value, (np.datetime64, np.timedelta64)) or hasattr(value, "to_datetime64"):
+        moment = np.datetime64(value, "ns") if not isinstance(value, np.timedelta64) else value
+        return b"-" if np.isnat(moment) else b"t" + str(moment).encode()
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return b"-"
+    raise ValueError(f"a table must hold numbers, texts and dates, got a {type(value).__name__}: convert it beforehand")
+
+
+def pixel_sums(array: NDArray[Any]) -> Digests:
+    """The paper's hash: the sum of a sample's pixels. Predictable and uneven; for comparison with its figures."""
+    if array.dtype.kind not in "bui":
+        raise ValueError(f"the pixel-sum hash needs integer pixels as they came, got dtype {array.dtype}")
+    sums = array.reshape(len(array), -1).sum(axis=1, dtype=np.int64).astype(np.uint64)
+    return np.stack([sums, np.zeros_like(sums)], axis=1)

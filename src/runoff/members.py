@@ -1,0 +1,145 @@
+"""Members: one base classifier for each part of the data, and the scores that they give.
+
+A member is a function of its own samples, its index and the recipe. It is trained on one thread, since sums in another
+order have other last bits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from threadpoolctl import threadpool_limits
+
+from runoff.samples import Rows, Samples
+
+UNSEEN = -1.0  # below every score that a member gives to a class it has seen
+
+
+class MemberError(ValueError):
+    """A member could not be trained or did not answer; the message names it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """What one part of the data taught: `n_seeds` fitted estimators, or none where there was nothing to fit."""
+
+    index: int
+    classes: NDArray[Any]  # that it has seen, sorted
+    shares: NDArray[np.float64]  # of its samples, by class
+    fitted: tuple[Any, ...] = ()
+    seen: Any = field(default=None, repr=False)  # an empty selection of its samples, for the types of a table
+
+    def scores(self, samples: Samples, classes: NDArray[Any]) -> NDArray[np.float64]:
+        """Scores for every class: those of the seeds averaged, each on a scale from 0 to 1, and -1 for classes unseen.
+
+        Where nothing was fitted, classes are ranked by their share of the member's samples; then, as always among
+        equals, by index. That is the fixed rule for empty parts, parts of one class, and estimators that refuse a part
+        without all classes.
+        """
+        scores = np.full((len(samples), len(classes)), UNSEEN)
+        own = np.zeros((len(samples), len(self.classes)))
+        if self.fitted:
+            inputs = samples.like(self.seen)
+            try:
+                with threadpool_limits(1):
+                    own = np.mean([self._asked(estimator, inputs) for estimator in self.fitted], axis=0)
+            except Exception as error:
+                raise MemberError(f"member {self.index} did not answer: {type(error).__name__}: {error}") from error
+        else:
+            own += self.shares
+        if not np.isfinite(own).all():
+            raise MemberError(f"member {self.index} gave scores that are not finite")
+        scores[:, np.searchsorted(classes, self.classes)] = own
+        return scores
+
+    def _asked(self, estimator: Any, inputs: Any) -> NDArray[np.float64]:
+        """One estimator's scores for the classes that it has seen."""
+        if hasattr(estimator, "predict_proba"):
+            return np.asarray(estimator.predict_proba(inputs), np.float64)
+        if hasattr(estimator, "decision_function"):
+            decision = np.asarray(estimator.decision_function(inputs), np.float64)
+            if decision.ndim == 1:
+                decision = np.stack([-decision, decision], axis=1)
+            if decision.shape[1] == len(self.classes):
+                lifted = np.exp(decision - decision.max(axis=1, keepdims=True))
+                return np.asarray(lifted / lifted.sum(axis=1, keepdims=True))
+        # A bare label: that class first, the others by their share of the member's samples.
+        chosen = np.asarray(estimator.predict(inputs))
+        scores: NDArray[np.float64] = (chosen[:, None] == self.classes) + 0.5 * self.shares
+        return scores
+
+
+def seeds_of(random_state: int, member: int, n_seeds: int) -> list[np.random.SeedSequence]:
+    """One source of seeds for each fit of a member, from the member's index alone."""
+    return [np.random.SeedSequence(random_state, spawn_key=(1, member, s)) for s in range(n_seeds)]
+
+
+def seeded(estimator: Any, source: np.random.SeedSequence) -> Any:
+    """A clone with every `random_state` inside it set."""
+    own = clone(estimator)
+    names = sorted(name for name in own.get_params(deep=True) if name.split("__")[-1] == "random_state")
+    states = source.generate_state(max(1, len(names)))
+    own.set_params(**{name: int(state % 2**31) for name, state in zip(names, states, strict=False)})
+    return own
+
+
+def fit_member(
+    estimator: BaseEstimator,
+    samples: Samples,
+    labels: NDArray[Any],
+    rows: Rows,
+    member: int,
+    seeds: list[Any],
+    n_classes: int,
+) -> Member:
+    """Train one member on its own rows, which come sorted by content."""
+    own = np.array(labels[rows].tolist(), dtype=None if len(rows) else labels.dtype)  # of a type that is its own, too
+    classes, counts = np.unique(own, return_counts=True)
+    shares = counts / max(1, counts.sum())
+    if len(classes) < 2:
+        return Member(member, classes, shares)
+    part = samples.take(rows)
+    try:
+        with threadpool_limits(1):
+            fitted = tuple(seeded(estimator, source).fit(part, own) for source in seeds)
+    except Exception as error:
+        if len(classes) < n_classes or counts.min() < 2:  # it may well refuse such a part: the fixed rule
+            warnings.warn(
+                f"member {member} votes by the shares of its {len(rows)} samples, since its estimator refused them: "
+                f"{type(error).__name__}: {error}",
+                stacklevel=2,
+            )
+            return Member(member, classes, shares)
+        raise MemberError(f"member {member} could not be trained on its {len(rows)} samples: {error}") from error
+    return Member(member, classes, shares, fitted, part[:0] if samples.kind == "table" else None)
+
+
+def default_estimator(kind: str) -> Any:
+    """Logistic regression, with what each kind of samples needs before it, all inside the member."""
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+    regression = LogisticRegression(max_iter=1000)
+    if kind == "sparse":
+        return regression
+    if kind == "texts":
+        return make_pipeline(TfidfVectorizer(), regression)
+    if kind == "table":
+        numbers = make_column_selector(dtype_include=np.number)
+        others = make_column_selector(dtype_exclude=np.number)
+        columns = make_column_transformer((StandardScaler(), numbers), (OneHotEncoder(handle_unknown="ignore"), others))
+        return make_pipeline(columns, regression)
+    return make_pipeline(FunctionTransformer(flat), StandardScaler(), regression)
+
+
+def flat(images: NDArray[Any]) -> NDArray[Any]:
+    """Images as rows of numbers."""
+    return images.reshape(len(images), -1)

@@ -1,0 +1,225 @@
+"""A fitted classifier as a directory: members by skops, arrays as .npy, and a manifest with the SHA-256 of every file.
+
+Nothing is unpickled. Every file is checked before anything in it is parsed, and a member's file is parsed when that
+member is first asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from runoff import hashing
+from runoff.members import Member
+from runoff.partition import Partition
+
+if TYPE_CHECKING:
+    from runoff.classifier import RunoffClassifier
+
+VERSION = 1
+
+
+class StorageError(ValueError):
+    """A directory that cannot be read as a classifier: one sentence says why."""
+
+
+def _skops() -> Any:
+    try:
+        import skops.io
+    except ImportError:
+        raise ImportError("saving and loading need skops. Install it with: pip install runoff[skops]") from None
+    return skops.io
+
+
+def save(classifier: RunoffClassifier, path: Path) -> None:
+    """Write to a temporary directory beside `path`, sync, rename: it is there whole or not at all."""
+    sio = _skops()
+    if path.exists():
+        raise FileExistsError(f"{path} exists already: save to a new directory, or remove it first")
+    if not isinstance(classifier.partition_.hash, str):
+        raise ValueError("a classifier whose hash is a function cannot be saved: the function would be lost")
+    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        (folder / "members").mkdir()
+        (folder / "key").write_bytes(classifier.partition_.key)
+        (folder / "key").chmod(0o600)
+        _write_array(folder / "classes.npy", classifier.classes_)
+        _write_array(folder / "member_sizes.npy", classifier.member_sizes_)
+        for member in classifier.members_:
+            state = {
+                "index": member.index,
+                "classes": member.classes,
+                "shares": member.shares,
+                "fitted": list(member.fitted),
+                "seen": member.seen,
+            }
+            (folder / "members" / f"{member.index:06d}.skops").write_bytes(sio.dumps(state))
+        partition = classifier.partition_
+        manifest = {
+            "format": "runoff classifier",
+            "version": VERSION,
+            "partition": [partition.n_partitions, partition.d, list(partition.offsets), partition.hash],
+            "fingerprint": partition.fingerprint,
+            "settings": {
+                "n_partitions": int(classifier.n_partitions),
+                "spread": int(classifier.spread),
+                "n_seeds": int(classifier.n_seeds),
+                "election": classifier.election,
+                "bound": classifier.bound,
+                "random_state": classifier._seed,
+                "hash": partition.hash,
+            },
+            "width": [classifier._width[0], list(classifier._width[1])],
+            "n_features_in": getattr(classifier, "n_features_in_", None),
+            "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])] or None,
+            "members": partition.n_members,
+            "files": {
+                str(f.relative_to(folder)): _sha256(f.read_bytes()) for f in sorted(folder.rglob("*")) if f.is_file()
+            },
+        }
+        (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        for file in [*(f for f in folder.rglob("*") if f.is_file()), folder]:
+            _sync(file)
+        folder.chmod(0o755)
+        folder.rename(path)
+        _sync(path.parent)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> RunoffClassifier:
+    """Check every file, then put the classifier together; members come when they are asked."""
+    manifest = _manifest(path)
+    for name, digest in manifest["files"].items():
+        _checked(path, name, digest)
+    try:
+        classifier = kind(**manifest["settings"])
+        k, d, offsets, hash_name = manifest["partition"]
+        key = hashing.Key(_checked(path, "key", manifest["files"]["key"]))
+        classifier.partition_ = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, hash_name)
+        classifier.hash_key = key
+        classifier.classes_ = _array(path, "classes.npy", manifest)
+        classifier.classes = classifier.classes_
+        classifier.member_sizes_ = _array(path, "member_sizes.npy", manifest)
+        classifier._seed = int(manifest["settings"]["random_state"])
+        kind_of_x, width = manifest["width"]
+        classifier._width = (kind_of_x, tuple(width))
+        if manifest["n_features_in"] is not None:
+            classifier.n_features_in_ = int(manifest["n_features_in"])
+        if manifest["feature_names_in"] is not None:
+            classifier.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
+        classifier._samples = None
+        names = [f"members/{m:06d}.skops" for m in range(int(manifest["members"]))]
+        lazy = [LazyMember(path, name, manifest["files"][name], m, trusted) for m, name in enumerate(names)]
+        classifier.members_ = lazy  # type: ignore[assignment]
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{path} has a manifest that does not describe a classifier: {error}") from None
+    if classifier.partition_.fingerprint != manifest["fingerprint"]:
+        raise StorageError(f"{path} has a partition that does not match its fingerprint: the manifest was altered")
+    return classifier
+
+
+class LazyMember:
+    """A member on disk, read and checked again when it is first asked."""
+
+    def __init__(self, path: Path, name: str, digest: str, index: int, trusted: tuple[str, ...]) -> None:
+        self.path, self.name, self.digest, self.index, self.trusted = path, name, digest, index, trusted
+        self._member: Member | None = None
+
+    def scores(self, *arguments: Any) -> Any:
+        """The member's scores."""
+        return self.member.scores(*arguments)
+
+    @property
+    def fitted(self) -> tuple[Any, ...]:
+        """The member's estimators."""
+        return self.member.fitted
+
+    @property
+    def member(self) -> Member:
+        """The member itself."""
+        if self._member is None:
+            sio = _skops()
+            data = _checked(self.path, self.name, self.digest)
+            try:
+                known = set(sio.get_untrusted_types(data=data))
+                if unknown := sorted(known - set(self.trusted) - OURS):
+                    raise StorageError(
+                        f"{self.path / self.name} holds types that are not trusted, {', '.join(unknown)}: "
+                        "if they are yours, pass them as load(path, trusted=(...))"
+                    )
+                state = sio.loads(data, trusted=sorted(known))
+                self._member = Member(
+                    int(state["index"]), state["classes"], state["shares"], tuple(state["fitted"]), state["seen"]
+                )
+            except StorageError:
+                raise
+            except Exception as error:
+                raise StorageError(f"{self.path / self.name} cannot be read as a member: {error}") from None
+        return self._member
+
+
+OURS = {"runoff.members.flat"}
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / "manifest.json").read_bytes())
+    except OSError as error:
+        raise StorageError(
+            f"{path} is not a saved classifier: manifest.json cannot be read ({error.strerror})"
+        ) from None
+    except ValueError:
+        raise StorageError(f"{path} is damaged: manifest.json is not JSON; save the classifier again") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != "runoff classifier":
+        raise StorageError(f"{path} is not a saved classifier: manifest.json describes something else")
+    if manifest.get("version") != VERSION:
+        raise StorageError(f"{path} has version {manifest.get('version')!r}, this release reads version {VERSION}")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or any(Path(f).is_absolute() or ".." in Path(f).parts for f in files):
+        raise StorageError(f"{path} has a manifest that names files outside of it")
+    return manifest
+
+
+def _checked(path: Path, name: str, digest: str) -> bytes:
+    """A file's bytes, if they are those that were saved."""
+    try:
+        data = (path / name).read_bytes()
+    except OSError as error:
+        raise StorageError(f"{path} is incomplete: {name} cannot be read ({error.strerror})") from None
+    if _sha256(data) != digest:
+        raise StorageError(f"{path} was altered or damaged: {name} has another SHA-256 than its manifest says")
+    return data
+
+
+def _array(path: Path, name: str, manifest: dict[str, Any]) -> Any:
+    return np.load(io.BytesIO(_checked(path, name, manifest["files"][name])), allow_pickle=False)
+
+
+def _write_array(path: Path, array: Any) -> None:
+    if array.dtype.hasobject:
+        array = np.array(array.tolist())
+    if array.dtype.hasobject:
+        raise ValueError("labels must be numbers or texts to be saved")
+    np.save(path, array, allow_pickle=False)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
