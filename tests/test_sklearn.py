@@ -1,13 +1,6 @@
 """scikit-learn's own checks, and its tools around a RunoffClassifier."""
 
-import numpy as np
 import pytest
-from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -17,7 +10,9 @@ from runoff import RunoffClassifier
 @parametrize_with_checks(
     [
         RunoffClassifier(n_partitions=5),
-        RunoffClassifier(DecisionTreeClassifier(max_depth=3), n_partitions=3, spread=2, n_seeds=2, election="plurality"),
+        RunoffClassifier(
+            DecisionTreeClassifier(max_depth=3), n_partitions=3, spread=2, n_seeds=2, election="plurality"
+        ),
     ]
 )
 @pytest.mark.filterwarnings("ignore:member:UserWarning")

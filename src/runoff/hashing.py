@@ -48,7 +48,7 @@ def digests(rows: Iterable[Any], key: bytes) -> Digests:
     return np.frombuffer(b"".join(found), "<u8").reshape(-1, 2).astype(np.uint64)
 
 
-def number_rows(array: NDArray[Any]) -> Iterable[NDArray[np.uint8]]:
+def number_rows(array: NDArray[Any]) -> Iterable[memoryview]:
     """The bytes of each row of a numeric array: its shape, then its values in the narrowest of three exact forms."""
     shape = np.array(array.shape[1:], "<i8").tobytes()
     for start in range(0, len(array), ROWS):
@@ -59,20 +59,27 @@ def number_rows(array: NDArray[Any]) -> Iterable[NDArray[np.uint8]]:
         else:
             if flat.dtype.kind not in "bi":
                 flat = plain_floats(flat)
-            whole = flat == np.floor(flat) if flat.dtype.kind == "f" else np.ones(flat.shape, bool)
-            byte = whole & (flat >= 0) & (flat <= 255)
-            word = whole & (np.abs(flat) < 2.0**63) if flat.dtype.kind == "f" else whole
-            kinds = np.where(byte.all(axis=1), 0, np.where(word.all(axis=1), 1, 2)).astype(np.int8)
-        forms: dict[int, NDArray[np.uint8]] = {}
-        for kind, dtype in enumerate(("u1", "<i8", "<f8")):
-            at = np.flatnonzero(kinds == kind)
-            if not len(at):
-                continue
+            kinds = np.full(len(flat), 2, np.int8)
+            whole = np.flatnonzero((flat == np.floor(flat)).all(axis=1) if flat.dtype.kind == "f" else kinds)
+            least, most = flat[whole].min(axis=1, initial=0), flat[whole].max(axis=1, initial=0)
+            if flat.dtype.kind == "f":
+                kinds[whole[(least > -(2.0**63)) & (most < 2.0**63)]] = 1
+            else:
+                kinds[whole] = 1
+            kinds[whole[(least >= 0) & (most <= 255)]] = 0
+        cuts = np.flatnonzero(np.diff(kinds)) + 1  # between runs of one kind
+        for a, b in zip([0, *cuts], [*cuts, len(flat)], strict=True):
+            kind = int(kinds[a])
             head = np.frombuffer(bytes([kind]) + shape, np.uint8)
-            values = flat[at].astype(dtype).view(np.uint8).reshape(len(at), -1)
-            packed = np.concatenate([np.broadcast_to(head, (len(at), len(head))), values], axis=1)
-            forms.update(zip(at.tolist(), packed, strict=True))
-        yield from (forms[i] for i in range(len(flat)))
+            values = np.ascontiguousarray(flat[a:b], ("u1", "<i8", "<f8")[kind]).view(np.uint8).reshape(b - a, -1)
+            packed = np.empty((b - a, len(head) + values.shape[1]), np.uint8)
+            packed[:, : len(head)], packed[:, len(head) :] = head, values
+            yield from _rows(packed)
+
+
+def _rows(packed: NDArray[np.uint8]) -> Iterable[memoryview]:
+    width, whole = packed.shape[1], memoryview(packed.reshape(-1).data)
+    return (whole[start : start + width] for start in range(0, len(whole), width))
 
 
 def plain_floats(array: NDArray[Any]) -> NDArray[np.float64]:

@@ -6,18 +6,30 @@ order have other last bits.
 
 from __future__ import annotations
 
+import sys
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from runoff.samples import Rows, Samples
 
 UNSEEN = -1.0  # below every score that a member gives to a class it has seen
+
+
+@lru_cache(maxsize=1)
+def _libraries(_n_modules: int) -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def one_thread() -> Any:
+    """A context in which numerical libraries use one thread. Looking for libraries is slow: only after imports."""
+    return _libraries(len(sys.modules)).limit(limits=1)
 
 
 class MemberError(ValueError):
@@ -32,7 +44,7 @@ class Member:
     classes: NDArray[Any]  # that it has seen, sorted
     shares: NDArray[np.float64]  # of its samples, by class
     fitted: tuple[Any, ...] = ()
-    seen: Any = field(default=None, repr=False)  # an empty selection of its samples, for the types of a table
+    kinds: tuple[bool, ...] = ()  # which columns of its part were numbers, for tables
 
     def scores(self, samples: Samples, classes: NDArray[Any]) -> NDArray[np.float64]:
         """Scores for every class: those of the seeds averaged, each on a scale from 0 to 1, and -1 for classes unseen.
@@ -44,9 +56,9 @@ class Member:
         scores = np.full((len(samples), len(classes)), UNSEEN)
         own = np.zeros((len(samples), len(self.classes)))
         if self.fitted:
-            inputs = samples.like(self.seen)
+            inputs = samples.like(self.kinds)
             try:
-                with threadpool_limits(1):
+                with one_thread():
                     own = np.mean([self._asked(estimator, inputs) for estimator in self.fitted], axis=0)
             except Exception as error:
                 raise MemberError(f"member {self.index} did not answer: {type(error).__name__}: {error}") from error
@@ -105,7 +117,7 @@ def fit_member(
         return Member(member, classes, shares)
     part = samples.take(rows)
     try:
-        with threadpool_limits(1):
+        with one_thread():
             fitted = tuple(seeded(estimator, source).fit(part, own) for source in seeds)
     except Exception as error:
         if len(classes) < n_classes or counts.min() < 2:  # it may well refuse such a part: the fixed rule
@@ -116,7 +128,7 @@ def fit_member(
             )
             return Member(member, classes, shares)
         raise MemberError(f"member {member} could not be trained on its {len(rows)} samples: {error}") from error
-    return Member(member, classes, shares, fitted, part[:0] if samples.kind == "table" else None)
+    return Member(member, classes, shares, fitted, samples.kinds(part))
 
 
 def default_estimator(kind: str) -> Any:

@@ -25,21 +25,31 @@ class Samples(ABC):
 
     def __init__(self, data: Any) -> None:
         self.data = data
+        self._inputs: dict[Any, Any] = {}  # as members see them: most see them alike
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_inputs": {}}
 
     def __len__(self) -> int:
         return int(self.data.shape[0])
 
     @abstractmethod
-    def content(self) -> Iterable[bytes | NDArray[np.uint8]]:
+    def content(self) -> Iterable[Any]:
         """The bytes that stand for each sample."""
 
     @abstractmethod
     def take(self, rows: Rows) -> Any:
         """These rows as a member sees them."""
 
-    def like(self, seen: Any) -> Any:  # noqa: ARG002
-        """All rows as inputs for a member that was trained on `seen`."""
-        return self.take(np.arange(len(self)))
+    def kinds(self, part: Any) -> tuple[bool, ...]:  # noqa: ARG002
+        """Which columns of a member's part are numbers, where that can differ."""
+        return ()
+
+    def like(self, kinds: tuple[bool, ...]) -> Any:  # noqa: ARG002
+        """All rows as inputs for a member whose part had these kinds of columns."""
+        if not self._inputs:
+            self._inputs[None] = self.take(np.arange(len(self)))
+        return self._inputs[None]
 
     @abstractmethod
     def joined(self, other: Samples) -> Samples:
@@ -59,7 +69,7 @@ class Dense(Samples):
 
     kind = "dense"
 
-    def content(self) -> Iterable[NDArray[np.uint8]]:
+    def content(self) -> Iterable[Any]:
         return hashing.number_rows(self.data)
 
     def take(self, rows: Rows) -> NDArray[np.float64]:
@@ -149,11 +159,16 @@ class Frame(Samples):
         own = self.data.iloc[rows]
         return self._typed(own, [_is_number(own.iloc[:, c]) for c in range(own.shape[1])])
 
-    def like(self, seen: Any) -> Any:
-        return self._typed(self.data, [seen.iloc[:, c].dtype == np.float64 for c in range(seen.shape[1])])
+    def like(self, kinds: tuple[bool, ...]) -> Any:
+        if kinds not in self._inputs:
+            self._inputs[kinds] = self._typed(self.data, kinds)
+        return self._inputs[kinds]
+
+    def kinds(self, part: Any) -> tuple[bool, ...]:
+        return tuple(bool(dtype == np.float64) for dtype in part.dtypes)
 
     @staticmethod
-    def _typed(frame: Any, numbers: list[bool]) -> Any:
+    def _typed(frame: Any, numbers: Sequence[bool]) -> Any:
         import pandas as pd
 
         columns = {}

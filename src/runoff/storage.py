@@ -59,7 +59,7 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
                 "classes": member.classes,
                 "shares": member.shares,
                 "fitted": list(member.fitted),
-                "seen": member.seen,
+                "kinds": list(member.kinds),
             }
             (folder / "members" / f"{member.index:06d}.skops").write_bytes(sio.dumps(state))
         partition = classifier.partition_
@@ -158,9 +158,8 @@ class LazyMember:
                         "if they are yours, pass them as load(path, trusted=(...))"
                     )
                 state = sio.loads(data, trusted=sorted(known))
-                self._member = Member(
-                    int(state["index"]), state["classes"], state["shares"], tuple(state["fitted"]), state["seen"]
-                )
+                fitted, kinds = tuple(state["fitted"]), tuple(state["kinds"])
+                self._member = Member(int(state["index"]), state["classes"], state["shares"], fitted, kinds)
             except StorageError:
                 raise
             except Exception as error:
@@ -168,7 +167,8 @@ class LazyMember:
         return self._member
 
 
-OURS = {"runoff.members.flat"}
+# What the default estimator is made of, beyond what skops trusts by itself.
+OURS = {"numpy.number", "runoff.members.flat", "sklearn.compose._column_transformer.make_column_selector"}
 
 
 def _manifest(path: Path) -> dict[str, Any]:

@@ -1,0 +1,261 @@
+"""update, save and load, plan, and scikit-learn's tools around a RunoffClassifier."""
+
+import json
+import os
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import runoff
+from runoff import RunoffClassifier
+from runoff.storage import StorageError
+from test_isolation import changed, states
+
+X, Y = load_digits(return_X_y=True)
+X, Y = X[:600], Y[:600]
+INPUTS = load_digits(return_X_y=True)[0][600:640]
+
+
+def small(**settings):
+    return RunoffClassifier(**{"estimator": RidgeClassifier(alpha=50), "n_partitions": 5, "spread": 2} | settings)
+
+
+def test_predictions_are_labels_and_explanations_use_them():
+    names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
+    fitted = small().fit(X, names[Y])
+    certificates = fitted.certify(INPUTS)
+    assert set(certificates.prediction) <= set(names)
+    np.testing.assert_array_equal(certificates.prediction, fitted.predict(INPUTS))
+    assert certificates.prediction[3] in certificates[3:5].explain(0)
+    accuracy = runoff.certified_accuracy(certificates, names[load_digits(return_X_y=True)[1][600:640]], [0, 1])
+    assert accuracy[0] > 0.7
+    with pytest.raises(ValueError, match="y_true must be labels out of"):
+        runoff.certified_accuracy(certificates, np.array(["ten"] * 40), [0])
+
+
+def test_update_equals_a_fit_from_scratch():
+    order = np.random.default_rng(0).permutation(600)
+    gone, stay, new = order[:7], order[7:500], order[500:509]
+    updated = small(classes=range(10)).fit(X[order[:500]], Y[order[:500]])
+    before = states(updated)
+    updated.update(add=(X[new], Y[new]), remove=(X[gone], Y[gone]))
+    rows = np.concatenate([stay, new])
+    scratch = small(classes=range(10)).fit(X[rows], Y[rows])
+    assert changed(updated, scratch) == []
+    np.testing.assert_array_equal(updated.scores(INPUTS), scratch.scores(INPUTS))
+    np.testing.assert_array_equal(updated.member_sizes_, scratch.member_sizes_)
+    moved = [m for m in range(10) if before[m] != states(updated)[m]]
+    assert set(moved) <= set(updated.updated_members_)
+
+
+def test_unlearning_a_sample_trains_d_members_again():
+    fitted = small(classes=range(10)).fit(X, Y)
+    fitted.update(remove=(X[:1], Y[:1]))
+    assert len(fitted.updated_members_) == 2
+    assert changed(fitted, small(classes=range(10)).fit(X[1:], Y[1:])) == []
+
+
+def test_relabelling_by_update_and_classes_that_come_and_go():
+    fitted = small().fit(X, Y)
+    fitted.update(remove=(X[:2], Y[:2]), add=(X[:2], [77, 77]))
+    assert fitted.classes_.tolist() == [*range(10), 77]
+    labels = Y.copy()
+    labels[:2] = 77
+    np.testing.assert_array_equal(fitted.scores(INPUTS), small().fit(X, labels).scores(INPUTS))
+    fitted.update(remove=(X[:2], [77, 77]))
+    assert fitted.classes_.tolist() == list(range(10))
+
+
+def test_update_of_copies_removes_one_each():
+    twice = np.concatenate([X, X[:1]]), np.append(Y, Y[0])
+    fitted = small().fit(*twice).update(remove=(X[:1], Y[:1]))
+    assert changed(fitted, small().fit(X, Y)) == []
+    with pytest.raises(ValueError, match=r"sample 1 \(label 0\) is not one of them, or not that often: nothing was"):
+        fitted.update(remove=(X[[0, 0]], Y[[0, 0]]))
+    assert changed(fitted, small().fit(X, Y)) == []
+    with pytest.raises(ValueError, match="update must leave at least one training sample"):
+        fitted.update(remove=(X, Y))
+
+
+def test_update_of_tables_and_texts():
+    table = pd.DataFrame({"a": Y % 7, "b": np.where(Y > 4, "x", "y")})
+    fitted = RunoffClassifier(n_partitions=4).fit(table[:500], Y[:500])
+    fitted.update(add=(table[500:], Y[500:]), remove=(table[:3], Y[:3]))
+    scratch = RunoffClassifier(n_partitions=4).fit(table[3:], Y[3:])
+    np.testing.assert_array_equal(fitted.scores(table), scratch.scores(table))
+    texts = [f"{'even' if y % 2 == 0 else 'odd'} {y}" for y in Y]
+    fitted = RunoffClassifier(n_partitions=4).fit(texts[:500], Y[:500])
+    fitted.update(add=(texts[500:], Y[500:]))
+    np.testing.assert_array_equal(
+        fitted.scores(texts[:50]), RunoffClassifier(n_partitions=4).fit(texts, Y).scores(texts[:50])
+    )
+
+
+def test_save_and_load(tmp_path):
+    names = np.array([f"digit {y}" for y in Y])
+    fitted = small(hash_key=runoff.new_key(), estimator=None).fit(X, names)
+    fitted.save(tmp_path / "model")
+    loaded = RunoffClassifier.load(tmp_path / "model")
+    certificates, again = fitted.certify(INPUTS), loaded.certify(INPUTS)
+    np.testing.assert_array_equal(certificates.prediction, again.prediction)
+    np.testing.assert_array_equal(certificates.radius, again.radius)
+    assert certificates.fingerprint == again.fingerprint
+    np.testing.assert_array_equal(fitted.scores(INPUTS), loaded.scores(INPUTS))
+    assert (tmp_path / "model" / "key").stat().st_mode & 0o077 == 0
+    assert sorted(os.listdir(tmp_path)) == ["model"]  # noqa: PTH208
+    with pytest.raises(ValueError, match="a loaded classifier keeps no training samples to update"):
+        loaded.update(add=(X[:1], names[:1]))
+    with pytest.raises(FileExistsError, match="exists already: save to a new directory"):
+        fitted.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="X has 10 features, but RunoffClassifier is expecting 64 features"):
+        loaded.predict(INPUTS[:, :10])
+
+
+def test_members_of_a_table_survive_saving(tmp_path):
+    table = pd.DataFrame({"a": Y % 7, "b": np.where(Y > 4, "x", "y")})
+    fitted = RunoffClassifier(n_partitions=3).fit(table, Y)
+    fitted.save(tmp_path / "model")
+    np.testing.assert_array_equal(RunoffClassifier.load(tmp_path / "model").scores(table), fitted.scores(table))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model"
+    small().fit(X, Y).save(path)
+    return path
+
+
+def hurt(saved, tmp_path, name, change):
+    copy = tmp_path / "model"
+    shutil.copytree(saved, copy)
+    file = copy / name
+    data = change(file.read_bytes())
+    if data is None:
+        file.unlink()
+    else:
+        file.write_bytes(data)
+    return copy
+
+
+DAMAGE = [
+    ("manifest.json", lambda data: data[:-9], "is damaged: manifest.json is not JSON"),
+    ("manifest.json", lambda _: None, "is not a saved classifier: manifest.json cannot be read (No such file"),
+    ("manifest.json", lambda _: b"[]", "is not a saved classifier: manifest.json describes something else"),
+    ("manifest.json", lambda data: data.replace(b'"version": 1', b'"version": 9'), "has version 9, this release reads"),
+    ("manifest.json", lambda data: data.replace(b'"key"', b'"../key"'), "names files outside of it"),
+    ("manifest.json", lambda data: data.replace(b'"spread": 2', b'"spred": 2'), "does not describe a classifier"),
+    ("classes.npy", lambda data: data[:-1], "was altered or damaged: classes.npy has another SHA-256"),
+    ("members/000003.skops", lambda data: data + b"x", "altered or damaged: members/000003.skops has another SHA-256"),
+    ("members/000003.skops", lambda _: None, "is incomplete: members/000003.skops cannot be read"),
+    ("key", lambda data: bytes(len(data)), "was altered or damaged: key has another SHA-256"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), DAMAGE)
+def test_damaged_directories_get_one_sentence(saved, tmp_path, name, change, message):
+    copy = hurt(saved, tmp_path, name, change)
+    with pytest.raises(StorageError, match=re.escape(message)) as caught:
+        RunoffClassifier.load(copy)
+    assert "\n" not in str(caught.value)
+
+
+def forged(copy, name, data):
+    """An attacker who also writes the digest into the manifest."""
+    import hashlib
+
+    (copy / name).write_bytes(data)
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["files"][name] = hashlib.sha256(data).hexdigest()
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_hostile_members_are_not_run(saved, tmp_path):
+    import skops.io as sio
+
+    copy = tmp_path / "model"
+    shutil.copytree(saved, copy)
+    forged(copy, "members/000001.skops", b"cos\nsystem\n(S'touch owned'\ntR.")
+    loaded = RunoffClassifier.load(copy)  # members are read when they are asked
+    with pytest.raises(StorageError, match=r"members/000001.skops cannot be read as a member"):
+        loaded.predict(INPUTS)
+    forged(copy, "members/000001.skops", sio.dumps({"index": os.system}))
+    with pytest.raises(StorageError, match="holds types that are not trusted, posix"):
+        RunoffClassifier.load(copy).predict(INPUTS)
+    forged(copy, "key", bytes(32))
+    with pytest.raises(StorageError, match="has a partition that does not match its fingerprint"):
+        RunoffClassifier.load(copy)
+
+
+def test_saving_leaves_nothing_behind_when_it_fails(tmp_path, monkeypatch):
+    fitted = small().fit(X, Y)
+
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        fitted.save(tmp_path / "model")
+    assert os.listdir(tmp_path) == []  # noqa: PTH208
+    with pytest.raises(ValueError, match="whose hash is a function cannot be saved"):
+        small(hash=lambda X: X[:, 20].astype(int)).fit(X, Y).save(tmp_path / "other")
+
+
+def test_plan_shows_what_each_number_of_partitions_means():
+    choices = runoff.plan(X, Y, RidgeClassifier(alpha=50), n_partitions=(5, 20, 1000))
+    assert [c.n_partitions for c in choices] == [5, 20]
+    assert [c.largest_radius for c in choices] == [2, 9]
+    assert [c.samples_per_member for c in choices] == [120, 30]
+    assert 0.95 > choices[0].member_accuracy > choices[1].member_accuracy > 0.3
+    assert str(choices[0]).startswith("n_partitions=5: 120 samples a member, radius at most 2, members right on about")
+    assert runoff.plan([f"sample{i} digit{y}" for i, y in enumerate(Y)], Y, n_partitions=(5,))[0].member_accuracy > 0.5
+
+
+def test_scikit_learns_tools():
+    data, labels = load_iris(return_X_y=True)
+    inner = make_pipeline(StandardScaler(), LogisticRegression())
+    scores = cross_validate(RunoffClassifier(inner, n_partitions=3), data, labels, cv=3)
+    assert scores["test_score"].mean() > 0.8
+    choices = {"n_partitions": [2, 4], "estimator__logisticregression__C": [1, 10]}
+    grid = GridSearchCV(RunoffClassifier(inner), choices, cv=3)
+    assert grid.fit(data, labels).best_score_ > 0.8
+    piped = make_pipeline(RunoffClassifier(inner, n_partitions=3)).fit(data, labels)
+    assert piped.score(data, labels) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_partitions": 0}, "n_partitions must be a whole number of at least 1, got 0"),
+        ({"spread": 1.5}, "spread must be a whole number of at least 1, got 1.5"),
+        ({"n_seeds": True}, "n_seeds must be a whole number of at least 1, got True"),
+        ({"election": "borda"}, "election must be one of 'plurality', 'runoff', got 'borda'"),
+        ({"bound": "loose"}, "bound must be one of 'tight', 'paper', got 'loose'"),
+        ({"classes": range(5)}, "y must hold labels out of classes=[0, 1, 2, 3, 4], got 5"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        small(**settings).fit(X, Y)
+
+
+def test_bad_use():
+    with pytest.raises(NotFittedError):
+        small().certify(X)
+    with pytest.raises(ValueError, match="X and y must be of the same length, got 600 samples and 599 labels"):
+        small().fit(X, Y[1:])
+    one = small().fit(X[:20], np.zeros(20, int))
+    assert one.predict(INPUTS).tolist() == [0] * 40
+    with pytest.raises(ValueError, match=re.escape("certificates need at least 2 classes, got [0]: set classes=")):
+        one.certify(INPUTS)
+    assert (small(classes=[0, 1]).fit(X[:20], np.zeros(20, int)).certify(INPUTS).radius == 2).all()
+    with pytest.raises(ValueError, match="X must be dense as in fit, got texts"):
+        small().fit(X, Y).predict(["a", "b"])

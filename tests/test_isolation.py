@@ -1,0 +1,322 @@
+"""The isolation contract: an edit touches the members that the spread names, and no other, bit for bit."""
+
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from runoff import RunoffClassifier, hashing, samples
+from runoff.members import MemberError, seeds_of
+
+X, Y = load_digits(return_X_y=True)
+TEST = np.arange(len(Y)) % 5 == 0
+TRAIN_X, TRAIN_Y, TEST_X, TEST_Y = X[~TEST], Y[~TEST], X[TEST][:60], Y[TEST][:60]
+
+
+def states(classifier):
+    """A digest of everything that each member has learnt."""
+    return [joblib.hash((m.classes.tolist(), m.shares, m.fitted)) for m in classifier.members_]
+
+
+def changed(a, b):
+    return [m for m, (s, t) in enumerate(zip(states(a), states(b), strict=True)) if s != t]
+
+
+def classifier(**settings):
+    return RunoffClassifier(**{"n_partitions": 6, "spread": 2, "classes": range(10)} | settings)
+
+
+BASE = classifier().fit(TRAIN_X, TRAIN_Y)
+
+
+def test_the_order_of_the_samples_does_not_matter():
+    order = np.random.default_rng(0).permutation(len(TRAIN_Y))
+    again = classifier().fit(TRAIN_X[order], TRAIN_Y[order])
+    assert changed(BASE, again) == []
+    np.testing.assert_array_equal(BASE.scores(TEST_X), again.scores(TEST_X))
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3])
+def test_the_number_of_workers_does_not_matter(n_jobs):
+    again = classifier(n_jobs=n_jobs).fit(TRAIN_X, TRAIN_Y)
+    assert changed(BASE, again) == []
+    np.testing.assert_array_equal(BASE.scores(TEST_X), again.scores(TEST_X))
+
+
+def test_any_joblib_backend_works():
+    with joblib.parallel_backend("threading", n_jobs=2):
+        assert changed(BASE, classifier(n_jobs=2).fit(TRAIN_X, TRAIN_Y)) == []
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32, ">f8"])
+def test_the_type_of_the_array_does_not_matter(dtype):
+    """One inserted row with a fraction makes floats of everybody's integers."""
+    assert changed(BASE, classifier().fit(TRAIN_X.astype(dtype), TRAIN_Y)) == []
+
+
+def test_an_insertion_touches_the_members_of_its_bucket_only():
+    extreme = np.full((1, 64), 1e9)
+    again = classifier().fit(np.concatenate([TRAIN_X, extreme]), np.append(TRAIN_Y, 3))
+    bucket = again._buckets[-1]
+    assert changed(BASE, again) == sorted(BASE.partition_.spread[bucket])
+
+
+def test_a_deletion_touches_the_members_of_its_bucket_only():
+    again = classifier().fit(TRAIN_X[1:], TRAIN_Y[1:])
+    assert changed(BASE, again) == sorted(BASE.partition_.spread[BASE._buckets[0]])
+
+
+def test_a_relabelling_touches_the_members_of_its_bucket_only():
+    labels = TRAIN_Y.copy()
+    labels[0] = (labels[0] + 1) % 10
+    again = classifier().fit(TRAIN_X, labels)
+    assert changed(BASE, again) == sorted(BASE.partition_.spread[BASE._buckets[0]])
+
+
+def test_a_scaler_in_front_voids_this_and_one_inside_does_not():
+    """Why the pipeline goes inside."""
+    extreme = np.concatenate([TRAIN_X, np.full((1, 64), 1e9)]), np.append(TRAIN_Y, 3)
+    outside = [StandardScaler().fit(rows).transform(rows) for rows in (TRAIN_X, extreme[0])]
+    a, b = classifier().fit(outside[0], TRAIN_Y), classifier().fit(outside[1], extreme[1])
+    assert len(changed(a, b)) == 12
+    inside = classifier(estimator=make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)))
+    assert len(changed(inside.fit(TRAIN_X, TRAIN_Y), classifier(estimator=inside.estimator).fit(*extreme))) == 2
+
+
+def test_a_bucket_depends_on_the_sample_alone():
+    samples_ = samples.of(TRAIN_X)
+    whole = BASE.partition_.digests(samples_)
+    for rows in (np.arange(5), np.arange(700, 600, -7)):
+        part = samples.of(TRAIN_X[rows])
+        np.testing.assert_array_equal(BASE.partition_.digests(part), whole[rows])
+
+
+def test_seeds_come_from_the_member_and_never_repeat():
+    states_ = {tuple(s.generate_state(4)) for m in range(500) for s in seeds_of(0, m, 3)}
+    assert len(states_) == 1500
+    few, many = (seeds_of(7, 4, n) for n in (1, 3))
+    assert few[0].generate_state(4).tolist() == many[0].generate_state(4).tolist()
+
+
+@pytest.mark.parametrize("estimator", [RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=5)])
+def test_estimators_with_random_numbers_and_threads_of_their_own(estimator):
+    order = np.random.default_rng(0).permutation(len(TRAIN_Y))
+    a = classifier(estimator=estimator, n_partitions=3).fit(TRAIN_X, TRAIN_Y)
+    b = classifier(estimator=estimator, n_partitions=3, n_jobs=2).fit(TRAIN_X[order], TRAIN_Y[order])
+    np.testing.assert_array_equal(a.scores(TEST_X), b.scores(TEST_X))
+
+
+def test_a_class_that_appears_or_vanishes_moves_no_untouched_ranking():
+    a = classifier(classes=None).fit(TRAIN_X, TRAIN_Y)
+    b = classifier(classes=None).fit(np.concatenate([TRAIN_X, TRAIN_X[:1] + 1]), np.append(TRAIN_Y, -5))
+    assert b.classes_.tolist() == [-5, *range(10)]
+    untouched = [m for m in range(12) if m not in b.partition_.spread[b._buckets[-1]]]
+    left, right = a.scores(TEST_X)[:, untouched], b.scores(TEST_X)[:, untouched]
+    np.testing.assert_array_equal(left, right[..., 1:])
+    assert (right[..., 0] == -1).all()
+
+
+def test_labels_of_any_type_are_a_members_own():
+    names = np.array([f"digit {y}" for y in TRAIN_Y])
+    a = classifier(classes=None).fit(TRAIN_X, names)
+    b = classifier(classes=None).fit(np.concatenate([TRAIN_X, TRAIN_X[:1] + 1]), np.append(names, "x" * 99))
+    assert changed(a, b) == sorted(b.partition_.spread[b._buckets[-1]])
+    assert a.predict(TEST_X)[0] == f"digit {BASE.predict(TEST_X)[0]}"
+
+
+class Fussy(ClassifierMixin, BaseEstimator):
+    """Refuses parts without all ten classes, and has only `predict`."""
+
+    def fit(self, X, y):  # noqa: ARG002
+        if len(set(y)) < 10:
+            raise ValueError("ten classes, please")
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return self.classes_[(X.sum(axis=1).astype(int)) % 10]
+
+
+def test_empty_and_one_class_parts_vote_by_a_fixed_rule():
+    few = classifier(n_partitions=40, spread=1).fit(TRAIN_X[:30], TRAIN_Y[:30])
+    sizes = few.member_sizes_
+    assert (sizes == 0).any()
+    scores = few.scores(TEST_X)
+    for m in np.flatnonzero(sizes == 0):
+        assert (scores[:, m] == -1).all()  # all classes equal: by index
+    for m in np.flatnonzero(sizes == 1):
+        own = TRAIN_Y[:30][few._buckets == m][0]
+        assert (scores[:, m].argmax(axis=1) == own).all()
+    assert few.certify(TEST_X).radius.min() >= 0
+
+
+def test_an_estimator_that_refuses_a_part_without_all_classes_votes_by_shares():
+    rows = np.flatnonzero(TRAIN_Y != 4)
+    with pytest.warns(UserWarning, match=r"member \d+ votes by the shares of its \d+ samples, since its estimator"):
+        fussy = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X[rows], TRAIN_Y[rows])
+    scores = fussy.scores(TEST_X[:1])
+    for m in range(2):
+        counts = np.bincount(TRAIN_Y[rows][fussy._buckets == m], minlength=10)
+        np.testing.assert_allclose(scores[0, m], np.where(counts, counts / counts.sum(), -1))
+
+
+def test_a_bare_label_is_completed_by_shares():
+    fussy = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X, TRAIN_Y)
+    scores = fussy.scores(TEST_X)
+    np.testing.assert_array_equal(scores[:, 0].argmax(axis=1), TEST_X.sum(axis=1).astype(int) % 10)
+    counts = np.bincount(TRAIN_Y[fussy._buckets == 0], minlength=10)
+    rest = np.argsort(-counts, kind="stable")
+    first = scores[0, 0].argmax()
+    ranked = np.argsort(-scores[0, 0], kind="stable")
+    assert ranked.tolist() == [first, *(c for c in rest if c != first)]
+
+
+class Broken(Fussy):
+    def fit(self, X, y):  # noqa: ARG002
+        raise RuntimeError("no memory")
+
+
+class Silent(Fussy):
+    def predict(self, X):  # noqa: ARG002
+        raise RuntimeError("no answer")
+
+
+def test_other_failures_name_the_member():
+    with pytest.raises(MemberError, match=r"member 0 could not be trained on its \d+ samples: no memory"):
+        classifier(estimator=Broken(), n_partitions=2).fit(TRAIN_X, TRAIN_Y)
+    silent = classifier(estimator=Silent(), n_partitions=2).fit(TRAIN_X, TRAIN_Y)
+    with pytest.raises(MemberError, match="member 0 did not answer: RuntimeError: no answer"):
+        silent.predict(TEST_X)
+
+
+def test_scores_of_every_sort_are_on_one_scale():
+    for estimator in (LogisticRegression(max_iter=500), LinearSVC(), KNeighborsClassifier(3)):
+        scores = classifier(estimator=estimator, n_partitions=3).fit(TRAIN_X, TRAIN_Y).scores(TEST_X)
+        assert ((scores >= 0) & (scores <= 1) | (scores == -1)).all()
+
+
+def test_seeds_are_averaged_and_can_be_told_apart():
+    tree = RandomForestClassifier(3)
+    one, three = (classifier(estimator=tree, n_partitions=2, n_seeds=n).fit(TRAIN_X, TRAIN_Y) for n in (1, 3))
+    assert [len(m.fitted) for m in three.members_] == [3] * 4
+    assert joblib.hash(three.members_[1].fitted[0]) == joblib.hash(one.members_[1].fitted[0])
+    each = np.array([e.predict_proba(TEST_X) for e in three.members_[1].fitted])
+    assert (each[0] != each[1]).any()
+    np.testing.assert_allclose(three.scores(TEST_X)[:, 1], each.mean(axis=0))
+
+
+def test_duplicates_are_a_multiset():
+    twice = classifier().fit(np.concatenate([TRAIN_X, TRAIN_X[:1]]), np.append(TRAIN_Y, TRAIN_Y[0]))
+    assert twice._buckets[0] == twice._buckets[-1]
+    assert twice.member_sizes_.sum() == BASE.member_sizes_.sum() + 2
+    assert changed(BASE, twice) == sorted(BASE.partition_.spread[BASE._buckets[0]])
+
+
+def frame(rows):
+    data = load_breast_cancer()
+    table = pd.DataFrame(data.data[rows, :4], columns=["a", "b", "c", "d"]).round(2)
+    table["kind"] = pd.Categorical(np.where(data.data[rows, 5] > 0.1, "big", "small"))
+    table["count"] = (data.data[rows, 3]).astype(int)
+    return table, data.target[rows]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0, "kind": "another kind", "count": 3},  # a category nobody had
+        {"a": None, "b": 1.0, "c": 1.0, "d": 1.0, "kind": None, "count": None},  # integers become floats
+        {"a": "many", "b": 1.0, "c": 1.0, "d": 1.0, "kind": "big", "count": "lots"},  # numbers become objects
+    ],
+)
+def test_a_row_that_changes_the_types_of_a_table_touches_its_members_only(row):
+    table, labels = frame(np.arange(200))
+    settings = {"n_partitions": 4, "classes": [0, 1]}
+    a = RunoffClassifier(HistGradientBoostingClassifier(max_iter=5, categorical_features="from_dtype"), **settings)
+    a.fit(table, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        longer = pd.concat([table, pd.DataFrame([row])], ignore_index=True)
+    b = RunoffClassifier(a.estimator, **settings)
+    b.fit(longer, np.append(labels, 1))
+    bucket = b._buckets[-1]
+    inputs, _ = frame(np.arange(200, 260))
+    np.testing.assert_array_equal(a._buckets, b._buckets[:-1])
+    untouched = [m for m in range(4) if m not in a.partition_.spread[bucket]]
+    np.testing.assert_array_equal(a.scores(inputs)[:, untouched], b.scores(inputs)[:, untouched])
+
+
+def test_tables_texts_sparse_matrices_and_images():
+    table, labels = frame(np.arange(300))
+    inputs, truth = frame(np.arange(300, 500))
+    assert RunoffClassifier(n_partitions=5).fit(table, labels).score(inputs, truth) > 0.8
+    counts = sparse.csr_matrix(TRAIN_X)
+    texts = [" ".join(f"p{c}" for c in np.flatnonzero(row > 8)) for row in X]
+    for train, test, floor in (
+        (counts, sparse.csr_matrix(TEST_X), 0.8),
+        (TRAIN_X.reshape(-1, 8, 8), TEST_X.reshape(-1, 8, 8), 0.8),
+        ([texts[i] for i in np.flatnonzero(~TEST)], [texts[i] for i in np.flatnonzero(TEST)[:60]], 0.7),
+    ):
+        fitted = classifier().fit(train, TRAIN_Y)
+        assert np.mean(fitted.certify(test).prediction == TEST_Y) > floor
+    shuffled = sparse.coo_matrix(counts)
+    order = np.random.default_rng(0).permutation(shuffled.nnz)
+    scattered = sparse.coo_matrix((shuffled.data[order], (shuffled.row[order], shuffled.col[order])), shuffled.shape)
+    assert changed(classifier().fit(counts, TRAIN_Y), classifier().fit(scattered, TRAIN_Y)) == []
+
+
+def test_hashes_of_other_kinds():
+    pixels = classifier(hash="pixel-sum").fit(TRAIN_X.astype(np.uint8), TRAIN_Y)
+    np.testing.assert_array_equal(pixels._buckets, TRAIN_X.sum(axis=1) % 12)
+    own = classifier(hash=lambda X: X[:, 20].astype(int)).fit(TRAIN_X, TRAIN_Y)
+    np.testing.assert_array_equal(own._buckets, TRAIN_X[:, 20] % 12)
+    with pytest.raises(ValueError, match="the pixel-sum hash needs integer pixels as they came, got dtype float64"):
+        classifier(hash="pixel-sum").fit(TRAIN_X / 16, TRAIN_Y)
+    with pytest.raises(ValueError, match="hash must give one whole number, not negative, for each of 1437 samples"):
+        classifier(hash=lambda X: X[:, 20] / 3).fit(TRAIN_X, TRAIN_Y)
+    with pytest.raises(ValueError, match="hash must be one of 'content', 'pixel-sum' or a function, got 'md5'"):
+        classifier(hash="md5").fit(TRAIN_X, TRAIN_Y)
+
+
+def test_keys_are_kept_and_not_shown():
+    key = hashing.new_key()
+    fitted = classifier(hash_key=key).fit(TRAIN_X, TRAIN_Y)
+    assert fitted.partition_.key == key
+    assert (fitted._buckets != BASE._buckets).any()
+    for shown in (
+        repr(key),
+        str(key),
+        f"{key}",
+        repr(fitted),
+        str(fitted),
+        repr(fitted.partition_),
+        repr(classifier(hash_key=bytes(key))),
+    ):
+        assert key.hex() not in shown
+        assert repr(bytes(key)) not in shown
+    assert fitted.partition_.fingerprint != BASE.partition_.fingerprint
+    assert fitted.certify(TEST_X).fingerprint == fitted.partition_.fingerprint
+    with pytest.raises(ValueError, match="hash_key must be 16 to 64 secret bytes"):
+        classifier(hash_key=b"short").fit(TRAIN_X, TRAIN_Y)
+
+
+def test_partitions_are_balanced_and_their_offsets_fixed():
+    assert BASE.partition_.offsets == classifier().fit(TRAIN_X[:50], TRAIN_Y[:50]).partition_.offsets
+    assert len(set(BASE.partition_.offsets)) == 2
+    assert BASE.member_sizes_.sum() == 2 * len(TRAIN_Y)
+    assert (
+        0.5
+        < BASE.member_sizes_.min() / BASE.member_sizes_.mean()
+        < BASE.member_sizes_.max() / BASE.member_sizes_.mean()
+        < 1.5
+    )
