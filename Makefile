@@ -40,6 +40,7 @@ test-slow: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.classifier
 
 tightness: $(READY)
 	$(BIN)/python -m benchmarks.tightness

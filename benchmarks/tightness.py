@@ -54,8 +54,8 @@ def main():
         return
     data = _demo.digits()
     for k, d in ((50, 1), (20, 4), (20, 16), (50, 16)):
-        scores, spread = _demo.member_scores(data, k, d)
-        report(f"digits, k={k} d={d}", scores, spread, data[3], given.attacks)
+        scores = _demo.fitted(data, k, d).scores(data[2])
+        report(f"digits, k={k} d={d}", scores, None, data[3], given.attacks)
     report("synthetic, 2,000 x 800 x 10, k=50 d=16", ensemble(2000, 800, 10), cycle(50, 16), None, given.attacks)
 
 

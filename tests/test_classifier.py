@@ -42,6 +42,21 @@ def test_predictions_are_labels_and_explanations_use_them():
         runoff.certified_accuracy(certificates, np.array(["ten"] * 40), [0])
 
 
+def test_scores_bring_their_spread_along():
+    fitted = small().fit(X, Y)
+    scores = fitted.scores(INPUTS)
+    certificates = runoff.certify(scores)
+    np.testing.assert_array_equal(certificates.radius, fitted.certify(INPUTS).radius)
+    assert certificates.fingerprint == scores.fingerprint == fitted.partition_.fingerprint
+    np.testing.assert_array_equal(runoff.certify(scores[3:5]).radius, certificates.radius[3:5])
+    np.testing.assert_array_equal(runoff.certify(scores, spread=fitted.partition_.spread).radius, certificates.radius)
+    other = small(random_state=1).fit(X, Y)
+    with pytest.raises(ValueError, match="spread must be the one that these scores' members were trained with"):
+        runoff.certify(scores, spread=other.partition_.spread)
+    assert other.partition_.fingerprint != fitted.partition_.fingerprint
+    assert fitted.balance().startswith("10 members, each bucket in 2: ")
+
+
 def test_update_equals_a_fit_from_scratch():
     order = np.random.default_rng(0).permutation(600)
     gone, stay, new = order[:7], order[7:500], order[500:509]
@@ -51,7 +66,7 @@ def test_update_equals_a_fit_from_scratch():
     rows = np.concatenate([stay, new])
     scratch = small(classes=range(10)).fit(X[rows], Y[rows])
     assert changed(updated, scratch) == []
-    np.testing.assert_array_equal(updated.scores(INPUTS), scratch.scores(INPUTS))
+    np.testing.assert_array_equal(updated.scores(INPUTS).values, scratch.scores(INPUTS).values)
     np.testing.assert_array_equal(updated.member_sizes_, scratch.member_sizes_)
     moved = [m for m in range(10) if before[m] != states(updated)[m]]
     assert set(moved) <= set(updated.updated_members_)
@@ -70,7 +85,7 @@ def test_relabelling_by_update_and_classes_that_come_and_go():
     assert fitted.classes_.tolist() == [*range(10), 77]
     labels = Y.copy()
     labels[:2] = 77
-    np.testing.assert_array_equal(fitted.scores(INPUTS), small().fit(X, labels).scores(INPUTS))
+    np.testing.assert_array_equal(fitted.scores(INPUTS).values, small().fit(X, labels).scores(INPUTS).values)
     fitted.update(remove=(X[:2], [77, 77]))
     assert fitted.classes_.tolist() == list(range(10))
 
@@ -91,12 +106,12 @@ def test_update_of_tables_and_texts():
     fitted = RunoffClassifier(n_partitions=4).fit(table[:500], Y[:500])
     fitted.update(add=(table[500:], Y[500:]), remove=(table[:3], Y[:3]))
     scratch = RunoffClassifier(n_partitions=4).fit(table[3:], Y[3:])
-    np.testing.assert_array_equal(fitted.scores(table), scratch.scores(table))
+    np.testing.assert_array_equal(fitted.scores(table).values, scratch.scores(table).values)
     texts = [f"{'even' if y % 2 == 0 else 'odd'} {y}" for y in Y]
     fitted = RunoffClassifier(n_partitions=4).fit(texts[:500], Y[:500])
     fitted.update(add=(texts[500:], Y[500:]))
     np.testing.assert_array_equal(
-        fitted.scores(texts[:50]), RunoffClassifier(n_partitions=4).fit(texts, Y).scores(texts[:50])
+        fitted.scores(texts[:50]).values, RunoffClassifier(n_partitions=4).fit(texts, Y).scores(texts[:50]).values
     )
 
 
@@ -109,7 +124,7 @@ def test_save_and_load(tmp_path):
     np.testing.assert_array_equal(certificates.prediction, again.prediction)
     np.testing.assert_array_equal(certificates.radius, again.radius)
     assert certificates.fingerprint == again.fingerprint
-    np.testing.assert_array_equal(fitted.scores(INPUTS), loaded.scores(INPUTS))
+    np.testing.assert_array_equal(fitted.scores(INPUTS).values, loaded.scores(INPUTS).values)
     assert (tmp_path / "model" / "key").stat().st_mode & 0o077 == 0
     assert sorted(os.listdir(tmp_path)) == ["model"]  # noqa: PTH208
     with pytest.raises(ValueError, match="a loaded classifier keeps no training samples to update"):
@@ -124,7 +139,9 @@ def test_members_of_a_table_survive_saving(tmp_path):
     table = pd.DataFrame({"a": Y % 7, "b": np.where(Y > 4, "x", "y")})
     fitted = RunoffClassifier(n_partitions=3).fit(table, Y)
     fitted.save(tmp_path / "model")
-    np.testing.assert_array_equal(RunoffClassifier.load(tmp_path / "model").scores(table), fitted.scores(table))
+    np.testing.assert_array_equal(
+        RunoffClassifier.load(tmp_path / "model").scores(table).values, fitted.scores(table).values
+    )
 
 
 @pytest.fixture(scope="module")

@@ -71,6 +71,13 @@ def test_ballots_can_be_written_to_a_file_and_certified_from_there(tmp_path):
         runoff.rank(SCORES, out=np.empty((30, 7, 4), np.uint16))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("levels", [2, 1000])
+def test_large_blocks_are_ranked_like_small_ones(dtype, levels):
+    scores = np.random.default_rng(0).integers(0, levels, size=(700, 20, 7)).astype(dtype)
+    np.testing.assert_array_equal(runoff.rank(scores), np.concatenate([runoff.rank(row[None]) for row in scores]))
+
+
 @pytest.mark.parametrize("n_classes", [256, 257])
 def test_many_classes(n_classes):
     scores = np.random.default_rng(1).normal(size=(2, 5, n_classes))

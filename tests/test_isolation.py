@@ -44,14 +44,14 @@ def test_the_order_of_the_samples_does_not_matter():
     order = np.random.default_rng(0).permutation(len(TRAIN_Y))
     again = classifier().fit(TRAIN_X[order], TRAIN_Y[order])
     assert changed(BASE, again) == []
-    np.testing.assert_array_equal(BASE.scores(TEST_X), again.scores(TEST_X))
+    np.testing.assert_array_equal(BASE.scores(TEST_X).values, again.scores(TEST_X).values)
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3])
 def test_the_number_of_workers_does_not_matter(n_jobs):
     again = classifier(n_jobs=n_jobs).fit(TRAIN_X, TRAIN_Y)
     assert changed(BASE, again) == []
-    np.testing.assert_array_equal(BASE.scores(TEST_X), again.scores(TEST_X))
+    np.testing.assert_array_equal(BASE.scores(TEST_X).values, again.scores(TEST_X).values)
 
 
 def test_any_joblib_backend_works():
@@ -114,7 +114,7 @@ def test_estimators_with_random_numbers_and_threads_of_their_own(estimator):
     order = np.random.default_rng(0).permutation(len(TRAIN_Y))
     a = classifier(estimator=estimator, n_partitions=3).fit(TRAIN_X, TRAIN_Y)
     b = classifier(estimator=estimator, n_partitions=3, n_jobs=2).fit(TRAIN_X[order], TRAIN_Y[order])
-    np.testing.assert_array_equal(a.scores(TEST_X), b.scores(TEST_X))
+    np.testing.assert_array_equal(a.scores(TEST_X).values, b.scores(TEST_X).values)
 
 
 def test_a_class_that_appears_or_vanishes_moves_no_untouched_ranking():
@@ -122,7 +122,7 @@ def test_a_class_that_appears_or_vanishes_moves_no_untouched_ranking():
     b = classifier(classes=None).fit(np.concatenate([TRAIN_X, TRAIN_X[:1] + 1]), np.append(TRAIN_Y, -5))
     assert b.classes_.tolist() == [-5, *range(10)]
     untouched = [m for m in range(12) if m not in b.partition_.spread[b._buckets[-1]]]
-    left, right = a.scores(TEST_X)[:, untouched], b.scores(TEST_X)[:, untouched]
+    left, right = a.scores(TEST_X).values[:, untouched], b.scores(TEST_X).values[:, untouched]
     np.testing.assert_array_equal(left, right[..., 1:])
     assert (right[..., 0] == -1).all()
 
@@ -152,7 +152,7 @@ def test_empty_and_one_class_parts_vote_by_a_fixed_rule():
     few = classifier(n_partitions=40, spread=1).fit(TRAIN_X[:30], TRAIN_Y[:30])
     sizes = few.member_sizes_
     assert (sizes == 0).any()
-    scores = few.scores(TEST_X)
+    scores = few.scores(TEST_X).values
     for m in np.flatnonzero(sizes == 0):
         assert (scores[:, m] == -1).all()  # all classes equal: by index
     for m in np.flatnonzero(sizes == 1):
@@ -165,7 +165,7 @@ def test_an_estimator_that_refuses_a_part_without_all_classes_votes_by_shares():
     rows = np.flatnonzero(TRAIN_Y != 4)
     with pytest.warns(UserWarning, match=r"member \d+ votes by the shares of its \d+ samples, since its estimator"):
         fussy = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X[rows], TRAIN_Y[rows])
-    scores = fussy.scores(TEST_X[:1])
+    scores = fussy.scores(TEST_X[:1]).values
     for m in range(2):
         counts = np.bincount(TRAIN_Y[rows][fussy._buckets == m], minlength=10)
         np.testing.assert_allclose(scores[0, m], np.where(counts, counts / counts.sum(), -1))
@@ -173,7 +173,7 @@ def test_an_estimator_that_refuses_a_part_without_all_classes_votes_by_shares():
 
 def test_a_bare_label_is_completed_by_shares():
     fussy = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X, TRAIN_Y)
-    scores = fussy.scores(TEST_X)
+    scores = fussy.scores(TEST_X).values
     np.testing.assert_array_equal(scores[:, 0].argmax(axis=1), TEST_X.sum(axis=1).astype(int) % 10)
     counts = np.bincount(TRAIN_Y[fussy._buckets == 0], minlength=10)
     rest = np.argsort(-counts, kind="stable")
@@ -202,7 +202,7 @@ def test_other_failures_name_the_member():
 
 def test_scores_of_every_sort_are_on_one_scale():
     for estimator in (LogisticRegression(max_iter=500), LinearSVC(), KNeighborsClassifier(3)):
-        scores = classifier(estimator=estimator, n_partitions=3).fit(TRAIN_X, TRAIN_Y).scores(TEST_X)
+        scores = classifier(estimator=estimator, n_partitions=3).fit(TRAIN_X, TRAIN_Y).scores(TEST_X).values
         assert ((scores >= 0) & (scores <= 1) | (scores == -1)).all()
 
 
@@ -213,7 +213,7 @@ def test_seeds_are_averaged_and_can_be_told_apart():
     assert joblib.hash(three.members_[1].fitted[0]) == joblib.hash(one.members_[1].fitted[0])
     each = np.array([e.predict_proba(TEST_X) for e in three.members_[1].fitted])
     assert (each[0] != each[1]).any()
-    np.testing.assert_allclose(three.scores(TEST_X)[:, 1], each.mean(axis=0))
+    np.testing.assert_allclose(three.scores(TEST_X).values[:, 1], each.mean(axis=0))
 
 
 def test_duplicates_are_a_multiset():
@@ -253,7 +253,7 @@ def test_a_row_that_changes_the_types_of_a_table_touches_its_members_only(row):
     inputs, _ = frame(np.arange(200, 260))
     np.testing.assert_array_equal(a._buckets, b._buckets[:-1])
     untouched = [m for m in range(4) if m not in a.partition_.spread[bucket]]
-    np.testing.assert_array_equal(a.scores(inputs)[:, untouched], b.scores(inputs)[:, untouched])
+    np.testing.assert_array_equal(a.scores(inputs).values[:, untouched], b.scores(inputs).values[:, untouched])
 
 
 def test_tables_texts_sparse_matrices_and_images():

@@ -67,3 +67,17 @@ def gap(votes: Any, a: int, b: int) -> int:
     """Definition 3.1: N_a - N_b + [b > a]; a beats b when it is positive."""
     lead: int = votes[a] - votes[b] + (b > a)
     return lead
+
+
+@kernel
+def give_points(rows: Any, out: Any) -> None:
+    """A point for each class ranked below, member by member: faster than sorting where classes are few."""
+    n_classes = rows.shape[1]
+    for j in range(rows.shape[0]):
+        for a in range(n_classes):
+            mine, won = rows[j, a], 0
+            for b in range(a):
+                won += mine > rows[j, b]
+            for b in range(a + 1, n_classes):
+                won += mine >= rows[j, b]
+            out[j, a] = won

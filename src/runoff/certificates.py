@@ -70,6 +70,15 @@ def certify(
         raise ValueError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
     if bound == "paper" and not rule.in_paper:
         raise ValueError(f"bound='paper' needs an election of the paper, got {rule.name!r}: use bound='tight'")
+    fingerprint = getattr(scores, "fingerprint", None)
+    if fingerprint is not None:  # scores that know their partition
+        known: Any = getattr(scores, "spread")  # noqa: B009
+        if spread is not None and not np.array_equal(spread, known):
+            raise ValueError(
+                f"spread must be the one that these scores' members were trained with (partition {fingerprint[:12]}), "
+                "got another: leave it out"
+            )
+        spread = known
     source = None if isinstance(scores, Iterator) else _blocks.checked(scores)
     checked: Spread | None = None
     results: list[NDArray[np.int64]] = []
@@ -93,6 +102,7 @@ def certify(
         election=rule,
         bound=bound,
         spread=checked,
+        fingerprint=fingerprint,
         _scores=source,
     )
 

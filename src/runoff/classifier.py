@@ -19,10 +19,10 @@ from runoff.ballots import points
 from runoff.certificates import BOUNDS, Certificates, certify
 from runoff.elections import get
 from runoff.members import Member, default_estimator, fit_member, seeds_of
-from runoff.partition import Partition
+from runoff.partition import Partition, Scores
 from runoff.samples import Samples
 
-INPUTS = 2048  # whose ballots are held at a time
+SCORE_BYTES = 64 * 2**20  # of members' scores held at a time
 
 
 class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -127,10 +127,16 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Only a member's own rows travel to another process."""
         return self._samples.kept(rows), self._labels[rows], np.arange(len(rows))
 
-    def scores(self, X: Any) -> NDArray[np.float64]:
-        """The members' scores, (n_inputs, n_members, n_classes)."""
+    def scores(self, X: Any) -> Scores:
+        """The members' scores, with the spread that belongs to them: `certify` takes them as they are."""
         check_is_fitted(self)
-        return self._scores(self._samples_of(X, reset=False))
+        values = self._scores(self._samples_of(X, reset=False))
+        return Scores(values, self.partition_.spread, self.partition_.fingerprint)
+
+    def balance(self) -> str:
+        """How evenly the samples fell on members, in words."""
+        check_is_fitted(self)
+        return self.partition_.balance(self.member_sizes_)
 
     def _scores(self, X: Samples) -> NDArray[np.float64]:
         asked = Parallel(n_jobs=self.n_jobs)(delayed(member.scores)(X, self.classes_) for member in self.members_)
@@ -152,9 +158,10 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = self._samples_of(X, reset=False)
         if len(self.classes_) < 2:
             raise ValueError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: set classes=")
-        starts = range(0, len(inputs), INPUTS)
+        step = max(256, SCORE_BYTES // (8 * self.partition_.n_members * len(self.classes_)))
+        starts = range(0, len(inputs), step)
         ballots = np.concatenate(
-            [points(self._scores(inputs.kept(np.arange(s, min(s + INPUTS, len(inputs)))))) for s in starts]
+            [points(self._scores(inputs.kept(np.arange(s, min(s + step, len(inputs)))))) for s in starts]
         )
         certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)
         return certificates.named(self.classes_, self.partition_.fingerprint)

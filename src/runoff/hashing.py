@@ -5,6 +5,7 @@ that: one inserted row with a missing value turns a column of integers into floa
 as are 0.0 and -0.0, all NaNs, and texts that Unicode holds to be equal. The label is left out.
 """
 
+import datetime
 import hashlib
 import secrets
 import unicodedata
@@ -96,7 +97,7 @@ def plain_text(text: str) -> str:
 
 def cell(value: Any) -> bytes:
     """The bytes of one value of a table: its kind and, for texts, its length go first, so that cells cannot blend."""
-    if value is None:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return b"-"
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         number = float(value)
@@ -110,11 +111,9 @@ def cell(value: Any) -> bytes:
         return b"s" + len(text).to_bytes(8, "little") + text
     if isinstance(value, bytes):
         return b"b" + len(value).to_bytes(8, "little") + value
-    if isinstance(value, (np.datetime64, np.timedelta64)) or hasattr(value, "to_datetime64"):
-        moment = np.datetime64(value, "ns") if not isinstance(value, np.timedelta64) else value
-        return b"-" if np.isnat(moment) else b"t" + str(moment).encode()
-    if type(value).__name__ in ("NAType", "NaTType"):
-        return b"-"
+    if isinstance(value, (datetime.date, datetime.timedelta)):  # pandas' own kinds too
+        text = f"{type(value).__mro__[-2].__name__} {value}".encode()
+        return b"t" + len(text).to_bytes(8, "little") + text
     raise ValueError(f"a table must hold numbers, texts and dates, got a {type(value).__name__}: convert it beforehand")
 
 

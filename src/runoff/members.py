@@ -59,7 +59,8 @@ class Member:
             inputs = samples.like(self.kinds)
             try:
                 with one_thread():
-                    own = np.mean([self._asked(estimator, inputs) for estimator in self.fitted], axis=0)
+                    asked = [self._asked(estimator, inputs) for estimator in self.fitted]
+                    own = asked[0] if len(asked) == 1 else np.mean(asked, axis=0)
             except Exception as error:
                 raise MemberError(f"member {self.index} did not answer: {type(error).__name__}: {error}") from error
         else:

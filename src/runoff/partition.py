@@ -18,6 +18,28 @@ from runoff.samples import Samples
 HASHES = ("content", "pixel-sum")
 
 
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Members' scores, (n_inputs, n_members, n_classes), with the spread that the members were trained with.
+
+    It goes to `runoff.certify` like an array, and brings its spread along: another one is refused.
+    """
+
+    values: NDArray[np.float64]
+    spread: NDArray[np.int64] = field(repr=False)
+    fingerprint: str
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, inputs: Any) -> Scores:
+        """The scores of some inputs."""
+        return Scores(self.values[inputs].reshape(-1, *self.values.shape[1:]), self.spread, self.fingerprint)
+
+
 @dataclass(frozen=True)
 class Partition:
     """k * d buckets, each spread to d of k * d members: (bucket + offset) mod k * d for d fixed offsets.
@@ -58,6 +80,13 @@ class Partition:
         key = hashlib.sha256(b"runoff fingerprint" + self.key).hexdigest()
         told = json.dumps([self.n_partitions, self.d, list(self.offsets), name, key])
         return hashlib.sha256(told.encode()).hexdigest()
+
+    def balance(self, sizes: NDArray[np.int64]) -> str:
+        """How evenly samples fall on members, in words."""
+        return (
+            f"{self.n_members} members, each bucket in {self.d}: {sizes.min()} to {sizes.max()} samples a member, "
+            f"{sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any"
+        )
 
     def digests(self, samples: Samples) -> hashing.Digests:
         """Each sample's content in 128 bits: what members' samples are sorted by."""

@@ -1,0 +1,28 @@
+"""A table with a categorical column and missing values, and gradient boosting that knows what to do with both."""
+
+import numpy as np
+import pandas as pd
+from sklearn.datasets import load_breast_cancer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import train_test_split
+
+import runoff
+
+data = load_breast_cancer(as_frame=True)
+table = data.data.copy()
+table["texture"] = pd.cut(table.pop("mean texture"), 4, labels=["fine", "even", "rough", "coarse"])
+table.loc[::17, "mean area"] = np.nan
+train, test, y_train, y_test = train_test_split(table, data.target_names[data.target], random_state=0)
+
+# How many partitions? What each choice means, from the training data alone.
+members = HistGradientBoostingClassifier(max_iter=30, min_samples_leaf=5, categorical_features="from_dtype")
+for choice in runoff.plan(train, y_train, members, n_partitions=(5, 10, 20)):
+    print(choice)
+
+classifier = runoff.RunoffClassifier(members, n_partitions=10, n_jobs=2).fit(train, y_train)
+certificates = classifier.certify(test)
+print(runoff.certified_accuracy(certificates, y_test, [0, 1, 2, 3, 4]))
+
+# A row turns out to be wrong, and another person asks to be forgotten: one member for each is trained again.
+classifier.update(remove=(train[:2], y_train[:2]))
+print(f"{len(classifier.updated_members_)} of {classifier.partition_.n_members} members were trained again")
