@@ -18,7 +18,7 @@ from runoff import hashing, samples
 from runoff.ballots import points
 from runoff.certificates import BOUNDS, Certificates, certify
 from runoff.elections import get
-from runoff.members import Member, default_estimator, fit_member, seeds_of
+from runoff.members import Member, Recipe, default_estimator, fit_member, seeds_of
 from runoff.partition import Partition, Scores
 from runoff.samples import Samples
 
@@ -108,10 +108,10 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes = np.searchsorted(self.classes_, self._labels)
         order = np.lexsort((codes, self._digests[:, 1], self._digests[:, 0])).astype(np.int64)
         rows = self.partition_.rows(self._buckets, order)
-        estimator = default_estimator(self._samples.kind) if self.estimator is None else self.estimator
+        recipe = Recipe(default_estimator(self._samples.kind) if self.estimator is None else self.estimator)
         trained = Parallel(n_jobs=self.n_jobs)(
             delayed(fit_member)(
-                estimator,
+                recipe,
                 *((self._samples, self._labels, rows[m]) if self.n_jobs in (None, 1) else self._part(rows[m])),
                 m,
                 seeds_of(self._seed, m, self.n_seeds),

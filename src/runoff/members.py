@@ -6,6 +6,7 @@ order have other last bits.
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from threadpoolctl import ThreadpoolController
 
 from runoff.samples import Rows, Samples
@@ -92,17 +93,31 @@ def seeds_of(random_state: int, member: int, n_seeds: int) -> list[np.random.See
     return [np.random.SeedSequence(random_state, spawn_key=(1, member, s)) for s in range(n_seeds)]
 
 
-def seeded(estimator: Any, source: np.random.SeedSequence) -> Any:
-    """A clone with every `random_state` inside it set."""
-    own = clone(estimator)
-    names = sorted(name for name in own.get_params(deep=True) if name.split("__")[-1] == "random_state")
-    states = source.generate_state(max(1, len(names)))
-    own.set_params(**{name: int(state % 2**31) for name, state in zip(names, states, strict=False)})
-    return own
+class Recipe:
+    """An unfitted estimator, to be copied for each fit with every `random_state` inside it set.
+
+    `sklearn.base.clone` reads signatures anew each time; a deep copy of one clone is the same and ten times faster.
+    """
+
+    def __init__(self, estimator: Any) -> None:
+        self.unfitted = clone(estimator)
+        names = self.unfitted.get_params(deep=True)
+        self.states = sorted(name for name in names if name.split("__")[-1] == "random_state")
+
+    def seeded(self, source: np.random.SeedSequence) -> Any:
+        """A copy of its own."""
+        own = copy.deepcopy(self.unfitted)
+        states = source.generate_state(max(1, len(self.states)))
+        seeds = {name: int(state % 2**31) for name, state in zip(self.states, states, strict=False)}
+        if list(seeds) == ["random_state"]:
+            own.random_state = seeds["random_state"]
+        elif seeds:
+            own.set_params(**seeds)
+        return own
 
 
 def fit_member(
-    estimator: BaseEstimator,
+    recipe: Recipe,
     samples: Samples,
     labels: NDArray[Any],
     rows: Rows,
@@ -119,7 +134,7 @@ def fit_member(
     part = samples.take(rows)
     try:
         with one_thread():
-            fitted = tuple(seeded(estimator, source).fit(part, own) for source in seeds)
+            fitted = tuple(recipe.seeded(source).fit(part, own) for source in seeds)
     except Exception as error:
         if len(classes) < n_classes or counts.min() < 2:  # it may well refuse such a part: the fixed rule
             warnings.warn(

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from runoff import hashing, samples
-from runoff.members import default_estimator, fit_member, seeds_of
+from runoff.members import Recipe, default_estimator, fit_member, seeds_of
 from runoff.partition import Partition
 
 
@@ -52,7 +52,7 @@ def plan(
     held_out = min(2000, max(1, len(y) // 5))
     test, train = order[:held_out], np.sort(order[held_out:])
     part, inputs, classes = whole.kept(train), whole.kept(test), np.unique(y)
-    estimator = default_estimator(whole.kind) if estimator is None else estimator
+    recipe = Recipe(default_estimator(whole.kind) if estimator is None else estimator)
     choices = []
     for k in n_partitions:
         if len(y) < 2 * k:
@@ -63,7 +63,7 @@ def plan(
         rows = partition.rows(partition.buckets(part, digests), by_content)
         right = []
         for m in range(min(members, k)):
-            member = fit_member(estimator, part, y[train], rows[m], m, seeds_of(random_state, m, 1), len(classes))
+            member = fit_member(recipe, part, y[train], rows[m], m, seeds_of(random_state, m, 1), len(classes))
             right.append(np.mean(classes[member.scores(inputs, classes).argmax(axis=1)] == y[test]))
         choices.append(Choice(int(k), len(y) / k, (int(k) - 1) // 2, float(np.mean(right))))
     return choices
