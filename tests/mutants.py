@@ -23,6 +23,7 @@ KERNELS = [
     "_cover.py",
     "elections/_plurality_kernels.py",
     "elections/_runoff_kernels.py",
+    "elections/_runoff_spread_kernels.py",
     "elections/runoff.py",
     "elections/plurality.py",
     "ballots.py",
