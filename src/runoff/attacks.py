@@ -1,6 +1,7 @@
 """Attacks: the smallest takeover we can find that changes a prediction, to set beside the radius that is proven."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +25,18 @@ class Attack:
     buckets: NDArray[np.int64]
     members: Members
     ballots: Ballots
-    prediction: int
-    story: Story
+    prediction: Any  # who is elected after it
+    story: Story = field(repr=False)
+    classes: NDArray[Any] | None = field(default=None, repr=False)  # labels, where they take the place of indices
 
     @property
     def how(self) -> str:
         """What it does, in words."""
-        return self.story.told()
+        return self.story.told(self.classes)
+
+    def named(self, classes: NDArray[Any] | None) -> "Attack":
+        """The same with labels in place of class indices."""
+        return self if classes is None else replace(self, prediction=classes[self.prediction], classes=classes)
 
     def __len__(self) -> int:
         """How many buckets it takes over."""
