@@ -13,10 +13,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import runoff
 from runoff import RunoffClassifier
+from runoff.members import MemberError
 from runoff.storage import StorageError
 from test_isolation import changed, states
 
@@ -101,6 +102,45 @@ def test_update_of_copies_removes_one_each():
         fitted.update(remove=(X, Y))
 
 
+def test_an_update_that_fails_changes_nothing_and_data_that_changed_is_noticed():
+    own = X.copy()
+    fitted = small().fit(own, Y)
+    before = states(fitted)
+    fitted._recipe.unfitted = None
+    with pytest.raises(MemberError):
+        fitted.update(remove=(own[:1], Y[:1]))
+    assert states(fitted) == before
+    assert len(fitted._labels) == 600
+    own[5] += 1
+    with pytest.raises(ValueError, match="X was changed in place since fit"):
+        fitted.update(remove=(own[:1], Y[:1]))
+
+
+def test_an_update_keeps_to_the_recipe_of_the_fit():
+    fitted = small().fit(X, Y)
+    fitted.set_params(estimator__alpha=1e6, n_seeds=2)
+    assert changed(fitted.update(remove=(X[:1], Y[:1])), small().fit(X[1:], Y[1:])) == []
+
+
+def test_labels_of_mixed_kinds_are_refused():
+    with pytest.raises(ValueError, match="y must hold labels of one kind, got texts among others"):
+        small().fit(X[:3], [1, 2, "3"])
+
+
+def test_inputs_are_typed_as_the_member_saw_them():
+    table = pd.DataFrame({"a": np.where(Y > 4, "x", "y"), "b": Y % 3})
+    codes = make_pipeline(FunctionTransformer(lambda t: t.assign(a=t["a"].cat.codes)), LogisticRegression())
+    fitted = RunoffClassifier(codes, n_partitions=3).fit(table, Y > 4)
+    only = table[table["a"] == "x"]
+    assert fitted.predict(only).all()
+    numbers = pd.DataFrame({"a": pd.Series([1, "z"] * 300, dtype=object), "b": Y % 3})
+    same = numbers.assign(a=pd.Series([1.0, "z"] * 300, dtype=object))
+    fitted = RunoffClassifier(n_partitions=3).fit(numbers, Y % 2)
+    np.testing.assert_array_equal(fitted.scores(numbers).values, fitted.scores(same).values)
+    with pytest.raises(ValueError, match="X must be table of"):
+        RunoffClassifier(n_partitions=3).fit(pd.DataFrame(X[:, :3]), Y).predict(pd.DataFrame(X[:, :3])[[2, 1, 0]])
+
+
 def test_update_of_tables_and_texts():
     table = pd.DataFrame({"a": Y % 7, "b": np.where(Y > 4, "x", "y")})
     fitted = RunoffClassifier(n_partitions=4).fit(table[:500], Y[:500])
@@ -127,6 +167,10 @@ def test_save_and_load(tmp_path):
     np.testing.assert_array_equal(fitted.scores(INPUTS).values, loaded.scores(INPUTS).values)
     assert (tmp_path / "model" / "key").stat().st_mode & 0o077 == 0
     assert sorted(os.listdir(tmp_path)) == ["model"]  # noqa: PTH208
+    loaded.save(tmp_path / "again")
+    np.testing.assert_array_equal(RunoffClassifier.load(tmp_path / "again").certify(INPUTS).radius, again.radius)
+    shutil.rmtree(tmp_path / "again")
+    assert repr(bytes(fitted.hash_key)) not in str(small(hash_key=bytes(fitted.hash_key))._repr_mimebundle_())
     with pytest.raises(ValueError, match="a loaded classifier keeps no training samples to update"):
         loaded.update(add=(X[:1], names[:1]))
     with pytest.raises(FileExistsError, match="exists already: save to a new directory"):
@@ -202,7 +246,7 @@ def test_hostile_members_are_not_run(saved, tmp_path):
     shutil.copytree(saved, copy)
     forged(copy, "members/000001.skops", b"cos\nsystem\n(S'touch owned'\ntR.")
     loaded = RunoffClassifier.load(copy)  # members are read when they are asked
-    with pytest.raises(StorageError, match=r"members/000001.skops cannot be read as a member"):
+    with pytest.raises(StorageError, match=r"members/000001.skops cannot be read"):
         loaded.predict(INPUTS)
     forged(copy, "members/000001.skops", sio.dumps({"index": os.system}))
     with pytest.raises(StorageError, match="holds types that are not trusted, posix"):
@@ -271,8 +315,9 @@ def test_bad_use():
         small().fit(X, Y[1:])
     one = small().fit(X[:20], np.zeros(20, int))
     assert one.predict(INPUTS).tolist() == [0] * 40
-    with pytest.raises(ValueError, match=re.escape("certificates need at least 2 classes, got [0]: set classes=")):
-        one.certify(INPUTS)
+    assert (one.certify(INPUTS).radius > 0).all()  # against labels that an attacker may bring
+    with pytest.raises(ValueError, match=re.escape("certificates need at least 2 classes, got [0]: add to classes=")):
+        small(classes=[0]).fit(X[:20], np.zeros(20, int)).certify(INPUTS)
     assert (small(classes=[0, 1]).fit(X[:20], np.zeros(20, int)).certify(INPUTS).radius == 2).all()
-    with pytest.raises(ValueError, match="X must be dense as in fit, got texts"):
+    with pytest.raises(ValueError, match=re.escape("X must be dense of [64] as in fit, got texts of []")):
         small().fit(X, Y).predict(["a", "b"])

@@ -41,6 +41,23 @@ def test_a_row_hashes_alike_in_any_company(array):
     assert digest(np.concatenate([array, [[0.5, np.nan, -1]]]))[:4] == whole
 
 
+def test_integers_that_floats_cannot_hold_are_rounded_from_the_start():
+    """Somebody's fraction would round them later, and move them."""
+    large = np.array([[2**60 + 1, 3], [-(2**63), 0]])
+    assert digest(large) == digest(large.astype(float)) == digest(np.concatenate([large, [[0.5, 0]]]))[:2]
+    table = pd.DataFrame({"id": [2**60 + 1, 5], "text": ["a", "b"]})
+    assert digest(table) == digest(pd.concat([table, pd.DataFrame({"id": [None], "text": ["c"]})]))[:2]
+    assert digest(pd.DataFrame({"a": [10**400]})) == digest(pd.DataFrame({"a": [np.inf]}))
+
+
+def test_nullable_and_strange_values():
+    table = pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": pd.array([True, None], "boolean")})
+    assert digest(table) == digest(pd.DataFrame({"a": [1.0, np.nan], "b": [1.0, np.nan]}))
+    days = pd.DataFrame({"a": [datetime.timedelta(days=1, seconds=3)]})
+    assert digest(days) == digest(days.astype(object))
+    assert digest(["\ud800"]) != digest(["\ud801"])
+
+
 def test_zeros_and_nans_are_one_each():
     odd = np.array([0x7FF8000000000001, 0xFFF8000000000000], np.uint64).view(np.float64)
     assert digest(np.array([[0.0, np.nan]])) == digest(np.array([[-0.0, odd[0]]])) == digest(np.array([[0.0, odd[1]]]))

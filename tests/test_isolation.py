@@ -10,12 +10,13 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+import runoff
 from runoff import RunoffClassifier, hashing, samples
 from runoff.members import MemberError, seeds_of
 
@@ -161,14 +162,84 @@ def test_empty_and_one_class_parts_vote_by_a_fixed_rule():
     assert few.certify(TEST_X).radius.min() >= 0
 
 
-def test_an_estimator_that_refuses_a_part_without_all_classes_votes_by_shares():
-    rows = np.flatnonzero(TRAIN_Y != 4)
-    with pytest.warns(UserWarning, match=r"member \d+ votes by the shares of its \d+ samples, since its estimator"):
+def test_an_estimator_that_refuses_a_part_votes_by_shares():
+    whole = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X, TRAIN_Y)
+    rows = np.flatnonzero((TRAIN_Y != 4) | (whole._buckets == 0))  # member 1 never sees a four
+    with pytest.warns(UserWarning, match=r"member 1 votes by the shares of its classes, since its estimator refused"):
         fussy = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X[rows], TRAIN_Y[rows])
-    scores = fussy.scores(TEST_X[:1]).values
-    for m in range(2):
-        counts = np.bincount(TRAIN_Y[rows][fussy._buckets == m], minlength=10)
-        np.testing.assert_allclose(scores[0, m], np.where(counts, counts / counts.sum(), -1))
+    assert changed(whole, fussy) == [1]
+    counts = np.bincount(TRAIN_Y[rows][fussy._buckets == 1], minlength=10)
+    np.testing.assert_allclose(fussy.scores(TEST_X).values[0, 1], np.where(counts, counts / counts.sum(), -1))
+    rows = np.flatnonzero(TRAIN_Y != 4)
+    with pytest.raises(MemberError, match="member 0 could not be trained, nor any other: ValueError: ten classes"):
+        classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X[rows], TRAIN_Y[rows])
+
+
+@pytest.mark.filterwarnings("ignore:member:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value|divide by zero):RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:.*[Ii]ll-conditioned")
+def test_a_sample_that_breaks_an_estimator_breaks_its_members_only():
+    monster = np.full((1, 64), 1e308)
+    for estimator in (None, RidgeClassifier()):
+        a = classifier(estimator=estimator).fit(TRAIN_X, TRAIN_Y)
+        b = classifier(estimator=estimator).fit(np.concatenate([TRAIN_X, monster]), np.append(TRAIN_Y, 3))
+        assert changed(a, b) == sorted(b.partition_.spread[b._buckets[-1]])
+        assert np.isfinite(b.scores(TEST_X).values).all()
+
+
+@pytest.mark.parametrize("election", ["plurality", "runoff"])
+def test_labels_that_nobody_used_yet_are_counted_in(election):
+    """Where classes come from the data, an attacker may bring a label that wins all ties."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(40, 2)) * 0.1 + 5
+    labels = np.zeros(40, int)
+    nearest = {"estimator": KNeighborsClassifier(1), "n_partitions": 4, "election": election}
+    a = RunoffClassifier(**nearest).fit(points, labels)
+    inputs = np.full((1, 2), 5.0)
+    certificates = a.certify(inputs)
+    assert certificates.radius[0] == 1
+    assert RunoffClassifier(**nearest, classes=[0, 1]).fit(points, labels).certify(inputs).radius[0] == 2
+    assert certificates.radius[0] == runoff.certify(a.scores(inputs), election=election).radius[0]
+    assert "(a new label)" in certificates.explain(0)
+    for label in (-1, 1):  # sorts in front, or behind
+        added, turned = [], 0
+        for bucket in range(2):
+            near = inputs + rng.normal(size=(200, 2)) * 1e-6
+            kind = samples.of(near)
+            hits = np.flatnonzero(a.partition_.buckets(kind, a.partition_.digests(kind)) == bucket)
+            added.append(near[hits[0]])
+            more = np.array(added)
+            b = RunoffClassifier(**nearest).fit(np.concatenate([points, more]), np.append(labels, [label] * len(more)))
+            turned = b.predict(inputs)[0] != 0
+            assert not (turned and len(more) <= certificates.radius[0])
+        assert turned == (label == -1)
+
+
+class Writes(ClassifierMixin, BaseEstimator):
+    """Scales what it is given in place, and draws from the global random numbers."""
+
+    def fit(self, X, y):
+        X /= 16
+        self.inner_ = LogisticRegression(C=np.random.uniform(0.5, 1), max_iter=500).fit(X, y)  # noqa: NPY002
+        self.classes_ = self.inner_.classes_
+        return self
+
+    def predict_proba(self, X):
+        X /= 16
+        return self.inner_.predict_proba(X)
+
+
+def test_estimators_that_write_to_their_input_or_use_global_random_numbers():
+    before, state = TRAIN_X.copy(), np.random.get_state()[1].copy()  # noqa: NPY002
+    a = classifier(estimator=Writes(), n_seeds=2).fit(TRAIN_X, TRAIN_Y)
+    b = classifier(estimator=Writes(), n_seeds=2, n_jobs=2).fit(TRAIN_X, TRAIN_Y)
+    np.testing.assert_array_equal(a.scores(TEST_X).values, b.scores(TEST_X).values)
+    more = classifier(estimator=Writes(), n_seeds=2).fit(
+        np.concatenate([TRAIN_X, TRAIN_X[:1] + 1]), np.append(TRAIN_Y, 3)
+    )
+    assert changed(a, more) == sorted(more.partition_.spread[more._buckets[-1]])
+    np.testing.assert_array_equal(TRAIN_X, before)
+    np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
 
 
 def test_a_bare_label_is_completed_by_shares():
@@ -193,7 +264,7 @@ class Silent(Fussy):
 
 
 def test_other_failures_name_the_member():
-    with pytest.raises(MemberError, match=r"member 0 could not be trained on its \d+ samples: no memory"):
+    with pytest.raises(MemberError, match=r"member 0 could not be trained on its \d+ samples: RuntimeError: no memory"):
         classifier(estimator=Broken(), n_partitions=2).fit(TRAIN_X, TRAIN_Y)
     silent = classifier(estimator=Silent(), n_partitions=2).fit(TRAIN_X, TRAIN_Y)
     with pytest.raises(MemberError, match="member 0 did not answer: RuntimeError: no answer"):
@@ -228,6 +299,7 @@ def frame(rows):
     table = pd.DataFrame(data.data[rows, :4], columns=["a", "b", "c", "d"]).round(2)
     table["kind"] = pd.Categorical(np.where(data.data[rows, 5] > 0.1, "big", "small"))
     table["count"] = (data.data[rows, 3]).astype(int)
+    table["id"] = 2**60 + rows
     return table, data.target[rows]
 
 
@@ -237,6 +309,7 @@ def frame(rows):
         {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0, "kind": "another kind", "count": 3},  # a category nobody had
         {"a": None, "b": 1.0, "c": 1.0, "d": 1.0, "kind": None, "count": None},  # integers become floats
         {"a": "many", "b": 1.0, "c": 1.0, "d": 1.0, "kind": "big", "count": "lots"},  # numbers become objects
+        {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0, "kind": "big", "count": 0.5, "id": None},  # large integers, rounded
     ],
 )
 def test_a_row_that_changes_the_types_of_a_table_touches_its_members_only(row):

@@ -79,6 +79,9 @@ def certify(
                 "got another: leave it out"
             )
         spread = known
+    n_new = getattr(scores, "n_new", 0)
+    if n_new:
+        scores = scores.widened()  # type: ignore[union-attr]
     source = None if isinstance(scores, Iterator) else _blocks.checked(scores)
     checked: Spread | None = None
     results: list[NDArray[np.int64]] = []
@@ -92,7 +95,7 @@ def certify(
             done += len(block)
     prediction, runner_up, cost = np.concatenate(results, axis=1)
     n_buckets = n_members if checked is None else checked.n_buckets
-    return Certificates(
+    certificates = Certificates(
         prediction=prediction,
         radius=np.minimum(cost - 1, n_buckets),
         runner_up=runner_up,
@@ -105,6 +108,7 @@ def certify(
         fingerprint=fingerprint,
         _scores=source,
     )
+    return certificates.named(np.arange(n_classes - n_new), fingerprint, n_new) if n_new else certificates
 
 
 def _threads() -> int:
@@ -162,6 +166,7 @@ class Certificates:
     spread: Spread | None = None
     classes: NDArray[Any] | None = None
     fingerprint: str | None = None
+    n_new: int = 0  # classes in front of `classes` that stand for labels which nobody has used yet
     _scores: NDArray[Any] | None = None
     _rows: NDArray[np.int64] | None = None  # of `_scores`, where these are a selection
 
@@ -185,17 +190,30 @@ class Certificates:
             f"{self.bound} bound, median radius {np.median(self.radius) if len(self) else 0:g}>"
         )
 
-    def named(self, classes: NDArray[Any] | None, fingerprint: str | None = None) -> Certificates:
-        """The same with labels in place of class indices."""
+    def named(self, classes: NDArray[Any] | None, fingerprint: str | None = None, n_new: int = 0) -> Certificates:
+        """The same with labels in place of class indices, after `n_new` classes that are not used yet.
+
+        Such a class has no votes, so it is never elected. It is runner-up only where the winner has all the votes: then
+        the first of the other labels is named instead, as in the election without it.
+        """
         if classes is None:
             return self
+        first_other = np.minimum(np.where(self.prediction == n_new, 1, 0), len(classes) - 1)
+        runner_up = np.where(self.runner_up < n_new, first_other, self.runner_up - n_new)
         return replace(
             self,
-            prediction=classes[self.prediction],
-            runner_up=classes[self.runner_up],
+            prediction=classes[self.prediction - n_new],
+            runner_up=classes[runner_up],
             classes=classes,
             fingerprint=fingerprint,
+            n_new=n_new,
         )
+
+    def _names(self) -> NDArray[Any] | None:
+        if self.classes is None:
+            return None
+        new = ["(a new label)", "(another new label)"][: self.n_new]
+        return np.array([*new, *self.classes.tolist()], dtype=object)
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas DataFrame with the columns prediction, radius and runner_up."""
@@ -219,7 +237,8 @@ class Certificates:
         cost = int(self.radius[i]) + 1
         if self.bound == "paper":  # the paper's bound may be below the truth: find that first
             cost = int(certify(ballots[None], election=self.election, spread=self.spread).radius[0]) + 1
-        return attacks.find(self.election, ballots, self.spread, cost)
+        found = attacks.find(self.election, ballots, self.spread, cost)
+        return None if found is None else found.named(self._names())
 
     def explain(self, i: int, scores: ArrayLike | None = None) -> str:
         """One paragraph on input i: the votes, what is proven, and the cheapest way found to break it."""
@@ -227,20 +246,19 @@ class Certificates:
         radius, attack = int(self.radius[i]), self.attack(i, ballots)
         unit = "member" if self.spread is None else "bucket"
         edits = "single edit" if radius == 1 else f"{radius} edits"
-        story = f"{self.election.hold(ballots).story.told(self.classes)} "
+        story = f"{self.election.hold(ballots).story.told(self._names())} "
         story += f"Proven: no {edits} of the training data can change this. " if radius else ONE_EDIT
         if attack is None:
             return f"{story}No attack of any size can: the members that a bucket reaches are too few."
         size = f"{len(attack)} {unit}{'s' if len(attack) > 1 else ''}"
-        reached = "" if self.spread is None else f", which reach {len(attack.members)} members"
+        verb = "reaches" if len(attack) == 1 else "reach"
+        reached = "" if self.spread is None else f", which {verb} {len(attack.members)} members"
         exact = (
             "so the radius is exact"
             if len(attack) == radius + 1
             else f"so the true radius is {radius} to {len(attack) - 1}"
         )
-        return (
-            f"{story}The cheapest attack found takes over {size}{reached}: {attack.story.told(self.classes)}; {exact}."
-        )
+        return f"{story}The cheapest attack found takes over {size}{reached}: {attack.how}; {exact}."
 
     def _ballots(self, i: int, scores: ArrayLike | None) -> Ballots:
         """Input i's ballots, checked to be those that were certified."""
@@ -256,7 +274,8 @@ class Certificates:
         if row.shape != (self.n_members, self.n_classes):
             raise ValueError(f"scores must have shape ({self.n_members}, {self.n_classes}), got {row.shape}")
         ballots: Ballots = points(readable(_blocks.checked(row[None])))[0]
-        again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound).named(self.classes)
+        again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound)
+        again = again.named(self.classes, n_new=self.n_new)
         for name in ("prediction", "runner_up", "radius"):
             now, then = getattr(again, name)[0], getattr(self, name)[i]
             if now != then:

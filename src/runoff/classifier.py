@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from runoff import hashing, samples
-from runoff.ballots import points
+from runoff.ballots import Ballots, points, points_dtype
 from runoff.certificates import BOUNDS, Certificates, certify
 from runoff.elections import get
-from runoff.members import Member, Recipe, default_estimator, fit_member, seeds_of
+from runoff.members import Member, MemberError, Recipe, default_estimator, fit_member, one_thread, seeds_of
 from runoff.partition import Partition, Scores
 from runoff.samples import Samples
 
-SCORE_BYTES = 64 * 2**20  # of members' scores held at a time
+INPUTS = 1024  # asked at a time, whatever the members and classes: last bits may depend on it
 
 
 class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -94,6 +95,8 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._seed = _seed(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
         self.partition_ = Partition.make(self.n_partitions, self.spread, self._seed, key, self.hash)
+        self._recipe = Recipe(default_estimator(X.kind) if self.estimator is None else self.estimator)
+        self._n_seeds, self._n_new = self.n_seeds, 2 if self.classes is None else 0
         self._samples, self._labels = X, y
         self._digests = self.partition_.digests(X)
         self._buckets = self.partition_.buckets(X, self._digests)
@@ -108,20 +111,33 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes = np.searchsorted(self.classes_, self._labels)
         order = np.lexsort((codes, self._digests[:, 1], self._digests[:, 0])).astype(np.int64)
         rows = self.partition_.rows(self._buckets, order)
-        recipe = Recipe(default_estimator(self._samples.kind) if self.estimator is None else self.estimator)
-        trained = Parallel(n_jobs=self.n_jobs)(
-            delayed(fit_member)(
-                recipe,
-                *((self._samples, self._labels, rows[m]) if self.n_jobs in (None, 1) else self._part(rows[m])),
-                m,
-                seeds_of(self._seed, m, self.n_seeds),
-                len(self.classes_),
+        with one_thread():  # also here, for backends of threads: the last to finish must not undo it for the others
+            trained = Parallel(n_jobs=self.n_jobs)(
+                delayed(fit_member)(
+                    self._recipe,
+                    *((self._samples, self._labels, rows[m]) if self.n_jobs in (None, 1) else self._part(rows[m])),
+                    m,
+                    seeds_of(self._seed, m, self._n_seeds),
+                )
+                for m in which
             )
-            for m in which
-        )
+        self._tell(trained)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]
         self.member_sizes_ = np.array([len(own) for own in rows])
+
+    @staticmethod
+    def _tell(trained: list[Member]) -> None:
+        """Warn of members that vote by the fixed rule because their estimator refused; if all did, it is no rule."""
+        refused = [member for member in trained if member.refused]
+        if refused and not any(member.fitted for member in trained) and len(trained) > 1:
+            raise MemberError(f"member {refused[0].index} could not be trained, nor any other: {refused[0].refused}")
+        for member in refused:
+            warnings.warn(
+                f"member {member.index} votes by the shares of its classes, since its estimator refused its samples: "
+                f"{member.refused}",
+                stacklevel=4,
+            )
 
     def _part(self, rows: NDArray[np.int64]) -> tuple[Samples, NDArray[Any], NDArray[np.int64]]:
         """Only a member's own rows travel to another process."""
@@ -131,7 +147,7 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The members' scores, with the spread that belongs to them: `certify` takes them as they are."""
         check_is_fitted(self)
         values = self._scores(self._samples_of(X, reset=False))
-        return Scores(values, self.partition_.spread, self.partition_.fingerprint)
+        return Scores(values, self.partition_.spread, self.partition_.fingerprint, self._n_new)
 
     def balance(self) -> str:
         """How evenly the samples fell on members, in words."""
@@ -139,7 +155,8 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.partition_.balance(self.member_sizes_)
 
     def _scores(self, X: Samples) -> NDArray[np.float64]:
-        asked = Parallel(n_jobs=self.n_jobs)(delayed(member.scores)(X, self.classes_) for member in self.members_)
+        with one_thread():
+            asked = Parallel(n_jobs=self.n_jobs)(delayed(member.scores)(X, self.classes_) for member in self.members_)
         return np.stack(list(asked), axis=1)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -156,15 +173,16 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _certify(self, X: Any, bound: str) -> Certificates:
         check_is_fitted(self)
         inputs = self._samples_of(X, reset=False)
-        if len(self.classes_) < 2:
-            raise ValueError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: set classes=")
-        step = max(256, SCORE_BYTES // (8 * self.partition_.n_members * len(self.classes_)))
-        starts = range(0, len(inputs), step)
+        if len(self.classes_) + self._n_new < 2:
+            raise ValueError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: add to classes=")
+        starts = range(0, len(inputs), INPUTS)
         ballots = np.concatenate(
-            [points(self._scores(inputs.kept(np.arange(s, min(s + step, len(inputs)))))) for s in starts]
+            [points(self._scores(inputs.kept(np.arange(s, min(s + INPUTS, len(inputs)))))) for s in starts]
         )
+        if self._n_new:
+            ballots = _with_new_labels(ballots)
         certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)
-        return certificates.named(self.classes_, self.partition_.fingerprint)
+        return certificates.named(self.classes_, self.partition_.fingerprint, self._n_new)
 
     def update(self, add: tuple[Any, Any] | None = None, remove: tuple[Any, Any] | None = None) -> RunoffClassifier:
         """Insert and delete training samples; only members whose buckets changed are trained again.
@@ -175,6 +193,8 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if getattr(self, "_samples", None) is None:
             raise ValueError("a loaded classifier keeps no training samples to update: fit it again")
+        if not np.array_equal(self.partition_.digests(self._samples), self._digests):
+            raise ValueError("X was changed in place since fit, so it cannot be updated: fit again")
         keep, touched = np.ones(len(self._labels), bool), []
         new: tuple[Samples, NDArray[Any], Any, Any] | None = None
         if remove is not None:
@@ -192,10 +212,15 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             digests, buckets = np.concatenate([digests, new[2]]), np.concatenate([buckets, new[3]])
         if not len(labels):
             raise ValueError("update must leave at least one training sample, got none")
+        before = self.__dict__.copy()
         self._samples, self._labels, self._digests, self._buckets = samples_, labels, digests, buckets
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
         self.updated_members_ = np.unique(self.partition_.spread[changed])
-        self._train(self.updated_members_.tolist())
+        try:
+            self._train(self.updated_members_.tolist())
+        except BaseException:
+            self.__dict__ = before  # all or nothing
+            raise
         return self
 
     def _placed(self, X: Any, y: Any) -> tuple[Samples, NDArray[Any], Any, Any]:
@@ -251,6 +276,7 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("This RunoffClassifier estimator requires y to be passed, but the target y is None.")
         X = self._samples_of(X, reset)
+        _refuse_mixed(y)
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
         if len(X) != len(y):
@@ -292,8 +318,11 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if reset:
             self._width = (checked.kind, checked.width())
-        elif (checked.kind, checked.width()) != self._width and checked.kind != self._width[0]:
-            raise ValueError(f"X must be {self._width[0]} as in fit, got {checked.kind}")
+        elif (checked.kind, checked.width()) != self._width:
+            told = [f"{kind} of {list(width)}" for kind, width in (self._width, (checked.kind, checked.width()))]
+            raise ValueError(f"X must be {told[0]} as in fit, got {told[1]}")
+        if not len(checked):
+            raise ValueError("X must hold at least one sample, got 0 sample(s)")
         return checked
 
     def __sklearn_tags__(self) -> Any:
@@ -306,11 +335,21 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             tags.classifier_tags.multi_class = True
         return tags
 
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+    def _shown(self) -> RunoffClassifier:
+        """A copy whose key does not show, for one given as plain bytes."""
         shown = copy.copy(self)
-        if shown.hash_key is not None:
-            shown.hash_key = hashing.Key(b"")
-        return str(BaseEstimator.__repr__(shown, N_CHAR_MAX))
+        shown.hash_key = None if self.hash_key is None else hashing.Key(self.hash_key)
+        return shown
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        return str(BaseEstimator.__repr__(self._shown(), N_CHAR_MAX))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        return BaseEstimator._repr_mimebundle_(self._shown(), **kwargs)
+
+    @property
+    def _repr_html_(self) -> Any:
+        return lambda: BaseEstimator._repr_mimebundle_(self._shown())["text/html"]
 
 
 def _seed(random_state: Any) -> int:
@@ -318,6 +357,26 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _with_new_labels(ballots: Ballots) -> Ballots:
+    """Two classes in front that every member ranks last: labels that an attacker may bring.
+
+    Two are as many as an attack can use, and in front they win all ties: no other new labels do better.
+    """
+    n_classes = ballots.shape[2] + 2
+    wider = np.empty((*ballots.shape[:2], n_classes), points_dtype(n_classes))
+    wider[..., 0], wider[..., 1] = 1, 0
+    wider[..., 2:] = ballots
+    wider[..., 2:] += 2
+    return wider
+
+
+def _refuse_mixed(y: Any) -> None:
+    """Texts among other labels would make texts of them all, sorted as such: nobody may bring that about."""
+    values = y if isinstance(y, (list, tuple)) else y.tolist() if hasattr(y, "dtype") and y.dtype.kind == "O" else []
+    if len({isinstance(label, str) for label in values}) > 1:
+        raise ValueError("y must hold labels of one kind, got texts among others: make them all texts or all numbers")
 
 
 def _is_text(X: Any) -> bool:

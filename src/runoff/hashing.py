@@ -58,15 +58,11 @@ def number_rows(array: NDArray[Any]) -> Iterable[memoryview]:
         if flat.dtype == np.uint8:
             kinds = np.zeros(len(flat), np.int8)
         else:
-            if flat.dtype.kind not in "bi":
-                flat = plain_floats(flat)
+            flat = plain_floats(flat)  # integers too: beyond 2**53 others' fractions would round them, so all are
             kinds = np.full(len(flat), 2, np.int8)
-            whole = np.flatnonzero((flat == np.floor(flat)).all(axis=1) if flat.dtype.kind == "f" else kinds)
+            whole = np.flatnonzero((flat == np.floor(flat)).all(axis=1))
             least, most = flat[whole].min(axis=1, initial=0), flat[whole].max(axis=1, initial=0)
-            if flat.dtype.kind == "f":
-                kinds[whole[(least > -(2.0**63)) & (most < 2.0**63)]] = 1
-            else:
-                kinds[whole] = 1
+            kinds[whole[(least > -(2.0**63)) & (most < 2.0**63)]] = 1
             kinds[whole[(least >= 0) & (most <= 255)]] = 0
         cuts = np.flatnonzero(np.diff(kinds)) + 1  # between runs of one kind
         for a, b in zip([0, *cuts], [*cuts, len(flat)], strict=True):
@@ -95,24 +91,36 @@ def plain_text(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def as_float(value: Any) -> float:
+    """A number as a float; integers that are too large for one become infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def as_moment(value: Any) -> str:
+    """A date, a time or a duration as text, whichever library it comes from."""
+    if isinstance(value, datetime.timedelta):
+        whole = (value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000
+        return f"{whole + getattr(value, 'nanoseconds', 0)} ns"
+    return value.isoformat() if isinstance(value, datetime.datetime) else f"{value.isoformat()}T00:00:00"
+
+
 def cell(value: Any) -> bytes:
     """The bytes of one value of a table: its kind and, for texts, its length go first, so that cells cannot blend."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return b"-"
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
-        number = float(value)
-        if number != number:
-            return b"-"
-        if number.is_integer() and abs(number) < 2.0**63:
-            return b"i" + int(value).to_bytes(8, "little", signed=True)
-        return b"f" + np.float64(number + 0.0).tobytes()
+        number = as_float(value)
+        return b"-" if number != number else b"f" + np.float64(number + 0.0).tobytes()
     if isinstance(value, str):
-        text = plain_text(value).encode()
+        text = plain_text(value).encode("utf-8", "surrogatepass")
         return b"s" + len(text).to_bytes(8, "little") + text
     if isinstance(value, bytes):
         return b"b" + len(value).to_bytes(8, "little") + value
     if isinstance(value, (datetime.date, datetime.timedelta)):  # pandas' own kinds too
-        text = f"{type(value).__mro__[-2].__name__} {value}".encode()
+        text = as_moment(value).encode()
         return b"t" + len(text).to_bytes(8, "little") + text
     raise ValueError(f"a table must hold numbers, texts and dates, got a {type(value).__name__}: convert it beforehand")
 

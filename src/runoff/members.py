@@ -7,8 +7,10 @@ order have other last bits.
 from __future__ import annotations
 
 import copy
+import random
 import sys
-import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,8 +20,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from threadpoolctl import ThreadpoolController
 
-from runoff.samples import Rows, Samples
+from runoff.samples import Kinds, Rows, Samples
 
+# What an estimator raises when it cannot learn from the samples that it is given. One sample can bring that about, so
+# such a member votes by a fixed rule, and the others go on.
+DATA_ERRORS = (ValueError, ArithmeticError, np.linalg.LinAlgError)
 UNSEEN = -1.0  # below every score that a member gives to a class it has seen
 
 
@@ -31,6 +36,21 @@ def _libraries(_n_modules: int) -> ThreadpoolController:
 def one_thread() -> Any:
     """A context in which numerical libraries use one thread. Looking for libraries is slow: only after imports."""
     return _libraries(len(sys.modules)).limit(limits=1)
+
+
+@contextmanager
+def alone(source: np.random.SeedSequence) -> Iterator[None]:
+    """One thread, and global random numbers that are the member's own; then all is as it was."""
+    legacy, python = np.random.get_state(), random.getstate()  # noqa: NPY002
+    state = source.generate_state(4)
+    np.random.seed(state)  # noqa: NPY002
+    random.seed(state.tobytes())
+    try:
+        with one_thread():
+            yield
+    finally:
+        np.random.set_state(legacy)  # noqa: NPY002
+        random.setstate(python)
 
 
 class MemberError(ValueError):
@@ -45,29 +65,27 @@ class Member:
     classes: NDArray[Any]  # that it has seen, sorted
     shares: NDArray[np.float64]  # of its samples, by class
     fitted: tuple[Any, ...] = ()
-    kinds: tuple[bool, ...] = ()  # which columns of its part were numbers, for tables
+    kinds: Kinds = ()  # what the columns of its part were, for tables
+    refused: str | None = None  # why its estimator could not learn from its part
 
     def scores(self, samples: Samples, classes: NDArray[Any]) -> NDArray[np.float64]:
         """Scores for every class: those of the seeds averaged, each on a scale from 0 to 1, and -1 for classes unseen.
 
-        Where nothing was fitted, classes are ranked by their share of the member's samples; then, as always among
-        equals, by index. That is the fixed rule for empty parts, parts of one class, and estimators that refuse a part
-        without all classes.
+        Where nothing was fitted, or an answer is not finite, classes are ranked by their share of the member's samples;
+        then, as always among equals, by index. That is the fixed rule for empty parts, parts of one class, and
+        estimators that refuse a part.
         """
         scores = np.full((len(samples), len(classes)), UNSEEN)
-        own = np.zeros((len(samples), len(self.classes)))
+        own = np.tile(self.shares, (len(samples), 1))
         if self.fitted:
-            inputs = samples.like(self.kinds)
             try:
-                with one_thread():
-                    asked = [self._asked(estimator, inputs) for estimator in self.fitted]
-                    own = asked[0] if len(asked) == 1 else np.mean(asked, axis=0)
+                with alone(np.random.SeedSequence(0, spawn_key=(2, self.index))):
+                    asked = [self._asked(estimator, samples.like(self.kinds)) for estimator in self.fitted]
             except Exception as error:
                 raise MemberError(f"member {self.index} did not answer: {type(error).__name__}: {error}") from error
-        else:
-            own += self.shares
-        if not np.isfinite(own).all():
-            raise MemberError(f"member {self.index} gave scores that are not finite")
+            given = asked[0] if len(asked) == 1 else np.mean(asked, axis=0)
+            sound = np.isfinite(given).all(axis=1)
+            own[sound] = given[sound]
         scores[:, np.searchsorted(classes, self.classes)] = own
         return scores
 
@@ -123,34 +141,42 @@ def fit_member(
     rows: Rows,
     member: int,
     seeds: list[Any],
-    n_classes: int,
 ) -> Member:
     """Train one member on its own rows, which come sorted by content."""
-    own = np.array(labels[rows].tolist(), dtype=None if len(rows) else labels.dtype)  # of a type that is its own, too
+    own = own_labels(labels[rows])
     classes, counts = np.unique(own, return_counts=True)
     shares = counts / max(1, counts.sum())
     if len(classes) < 2:
         return Member(member, classes, shares)
-    part = samples.take(rows)
+    fitted: list[Any] = []
+    kinds: Kinds = ()
     try:
-        with one_thread():
-            fitted = tuple(recipe.seeded(source).fit(part, own) for source in seeds)
+        for source in seeds:
+            part = samples.take(rows)  # for each its own: some estimators write to what they are given
+            kinds = samples.kinds(part)
+            with alone(source):
+                fitted.append(recipe.seeded(source).fit(part, own.copy()))
+    except DATA_ERRORS as error:
+        return Member(member, classes, shares, refused=f"{type(error).__name__}: {error}")
     except Exception as error:
-        if len(classes) < n_classes or counts.min() < 2:  # it may well refuse such a part: the fixed rule
-            warnings.warn(
-                f"member {member} votes by the shares of its {len(rows)} samples, since its estimator refused them: "
-                f"{type(error).__name__}: {error}",
-                stacklevel=2,
-            )
-            return Member(member, classes, shares)
-        raise MemberError(f"member {member} could not be trained on its {len(rows)} samples: {error}") from error
-    return Member(member, classes, shares, fitted, samples.kinds(part))
+        reason = f"{type(error).__name__}: {error}"
+        raise MemberError(f"member {member} could not be trained on its {len(rows)} samples: {reason}") from error
+    return Member(member, classes, shares, tuple(fitted), kinds)
+
+
+def own_labels(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels in a type that is their own: the longest text or a fraction elsewhere has no say."""
+    own = np.array(labels.tolist(), dtype=None if len(labels) else labels.dtype)
+    if own.dtype.kind == "f" and (own == np.floor(own)).all():
+        own = own.astype(np.int64)
+    return own
 
 
 def default_estimator(kind: str) -> Any:
     """Logistic regression, with what each kind of samples needs before it, all inside the member."""
     from sklearn.compose import make_column_selector, make_column_transformer
     from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -163,7 +189,8 @@ def default_estimator(kind: str) -> Any:
     if kind == "table":
         numbers = make_column_selector(dtype_include=np.number)
         others = make_column_selector(dtype_exclude=np.number)
-        columns = make_column_transformer((StandardScaler(), numbers), (OneHotEncoder(handle_unknown="ignore"), others))
+        filled = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
+        columns = make_column_transformer((filled, numbers), (OneHotEncoder(handle_unknown="ignore"), others))
         return make_pipeline(columns, regression)
     return make_pipeline(FunctionTransformer(flat), StandardScaler(), regression)
 

@@ -28,6 +28,13 @@ class Scores:
     values: NDArray[np.float64]
     spread: NDArray[np.int64] = field(repr=False)
     fingerprint: str
+    n_new: int = 0  # labels that nobody has used yet and an attacker may bring, where the classes came from the data
+
+    def widened(self) -> NDArray[np.float64]:
+        """The values with such labels in front, below all others."""
+        lowest = self.values.min()
+        new = [np.full((*self.values.shape[:2], 1), lowest - 1 - i) for i in range(self.n_new)]
+        return np.concatenate([*new, self.values], axis=2)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
@@ -37,7 +44,9 @@ class Scores:
 
     def __getitem__(self, inputs: Any) -> Scores:
         """The scores of some inputs."""
-        return Scores(self.values[inputs].reshape(-1, *self.values.shape[1:]), self.spread, self.fingerprint)
+        return Scores(
+            self.values[inputs].reshape(-1, *self.values.shape[1:]), self.spread, self.fingerprint, self.n_new
+        )
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def plan(
         rows = partition.rows(partition.buckets(part, digests), by_content)
         right = []
         for m in range(min(members, k)):
-            member = fit_member(recipe, part, y[train], rows[m], m, seeds_of(random_state, m, 1), len(classes))
+            member = fit_member(recipe, part, y[train], rows[m], m, seeds_of(random_state, m, 1))
             right.append(np.mean(classes[member.scores(inputs, classes).argmax(axis=1)] == y[test]))
         choices.append(Choice(int(k), len(y) / k, (int(k) - 1) // 2, float(np.mean(right))))
     return choices

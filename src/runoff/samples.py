@@ -6,6 +6,7 @@ categories, not the index or the order. `take` therefore gives rows in a form th
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from runoff import hashing
 
 Rows = NDArray[np.int64]
+Kinds = tuple[tuple[str, ...] | None, ...]  # of a table's columns: None for numbers, else a member's own categories
 
 
 class Samples(ABC):
@@ -41,15 +43,18 @@ class Samples(ABC):
     def take(self, rows: Rows) -> Any:
         """These rows as a member sees them."""
 
-    def kinds(self, part: Any) -> tuple[bool, ...]:  # noqa: ARG002
-        """Which columns of a member's part are numbers, where that can differ."""
+    def kinds(self, part: Any) -> Kinds:  # noqa: ARG002
+        """What the columns of a member's part are, where that can differ."""
         return ()
 
-    def like(self, kinds: tuple[bool, ...]) -> Any:  # noqa: ARG002
-        """All rows as inputs for a member whose part had these kinds of columns."""
-        if not self._inputs:
-            self._inputs[None] = self.take(np.arange(len(self)))
-        return self._inputs[None]
+    def like(self, kinds: Kinds) -> Any:
+        """All rows as inputs for a member whose part had these kinds of columns: a copy that it may write to."""
+        if kinds not in self._inputs:
+            self._inputs = {kinds: self._as_inputs(kinds)}
+        return copy.copy(self._inputs[kinds]) if self.kind == "texts" else self._inputs[kinds].copy()
+
+    def _as_inputs(self, kinds: Kinds) -> Any:  # noqa: ARG002
+        return self.take(np.arange(len(self)))
 
     @abstractmethod
     def joined(self, other: Samples) -> Samples:
@@ -88,7 +93,7 @@ class Sparse(Samples):
     kind = "sparse"
 
     def __init__(self, data: Any) -> None:
-        data = data.tocsr().copy()
+        data = data.tocsr().astype(np.float64)
         data.sum_duplicates()
         data.eliminate_zeros()
         super().__init__(data)
@@ -141,7 +146,7 @@ class Frame(Samples):
     kind = "table"
 
     def content(self) -> Iterable[Any]:
-        if all(dtype.kind in "biuf" for dtype in self.data.dtypes):
+        if all(_is_plain(dtype) for dtype in self.data.dtypes):
             return hashing.number_rows(self.data.to_numpy())
         columns = [self.data.iloc[:, c].tolist() for c in range(self.data.shape[1])]
         return map(self._row, zip(*columns, strict=True))
@@ -150,37 +155,37 @@ class Frame(Samples):
     def _row(values: tuple[Any, ...]) -> Any:
         """A row of numbers is hashed as in an array, whatever other rows hold."""
         cells = [hashing.cell(value) for value in values]
-        if all(cell[:1] in (b"-", b"i", b"f") for cell in cells):
-            numbers = [np.nan if cell == b"-" else float(value) for cell, value in zip(cells, values, strict=True)]
+        if all(cell[:1] in (b"-", b"f") for cell in cells):
+            numbers = [_number(value) for value in values]
             return next(iter(hashing.number_rows(np.array([numbers]))))
         return b"\xff" + b"".join(cells)
 
     def take(self, rows: Rows) -> Any:
         own = self.data.iloc[rows]
-        return self._typed(own, [_is_number(own.iloc[:, c]) for c in range(own.shape[1])])
+        return self._typed(own, [None if _is_number(own.iloc[:, c]) else () for c in range(own.shape[1])])
 
-    def like(self, kinds: tuple[bool, ...]) -> Any:
-        if kinds not in self._inputs:
-            self._inputs[kinds] = self._typed(self.data, kinds)
-        return self._inputs[kinds]
+    def kinds(self, part: Any) -> Kinds:
+        columns = [part.iloc[:, c] for c in range(part.shape[1])]
+        return tuple(None if column.dtype == np.float64 else tuple(column.cat.categories) for column in columns)
 
-    def kinds(self, part: Any) -> tuple[bool, ...]:
-        return tuple(bool(dtype == np.float64) for dtype in part.dtypes)
+    def _as_inputs(self, kinds: Kinds) -> Any:
+        return self._typed(self.data, kinds)
 
     @staticmethod
-    def _typed(frame: Any, numbers: Sequence[bool]) -> Any:
+    def _typed(frame: Any, kinds: Sequence[tuple[str, ...] | None]) -> Any:
         import pandas as pd
 
         columns = {}
-        for c, number in enumerate(numbers):
+        for c, known in enumerate(kinds):
             column = frame.iloc[:, c]
-            if number:
-                values: Any = hashing.plain_floats(
-                    pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-                )
+            if known is None:
+                plain = _is_plain(column.dtype)
+                numbers = column.to_numpy() if plain else np.array([_number(value) for value in column.tolist()])
+                values: Any = hashing.plain_floats(numbers)
             else:
-                texts = [None if hashing.cell(v) == b"-" else hashing.plain_text(str(v)) for v in column.tolist()]
-                values = pd.Categorical(texts, categories=sorted({text for text in texts if text is not None}))
+                texts = [_category(value) for value in column.tolist()]
+                new = sorted({text for text in texts if text is not None} - set(known))
+                values = pd.Categorical(texts, categories=[*known, *new])
             columns[c] = pd.Series(values)
         typed = pd.DataFrame(columns)
         typed.columns = frame.columns
@@ -199,8 +204,28 @@ class Frame(Samples):
         return tuple(map(str, self.data.columns))
 
 
+def _is_plain(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+
+
 def _is_number(column: Any) -> bool:
-    return all(hashing.cell(value)[:1] in (b"-", b"i", b"f") for value in column.tolist())
+    return _is_plain(column.dtype) or all(hashing.cell(value)[:1] in (b"-", b"f") for value in column.tolist())
+
+
+def _number(value: Any) -> float:
+    """A number, or NaN for whatever is none."""
+    return hashing.as_float(value) if hashing.cell(value)[:1] == b"f" else np.nan
+
+
+def _category(value: Any) -> str | None:
+    """A value of a column that is not all numbers, as text; equal numbers give equal texts."""
+    kind = hashing.cell(value)[:1]
+    if kind == b"-":
+        return None
+    if kind == b"f":
+        number = hashing.as_float(value)
+        return str(int(number)) if number.is_integer() else repr(number)
+    return hashing.as_moment(value) if kind == b"t" else hashing.plain_text(str(value))
 
 
 def of(X: Any) -> Samples:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runoff import hashing
 from runoff.members import Member
@@ -59,9 +60,11 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
                 "classes": member.classes,
                 "shares": member.shares,
                 "fitted": list(member.fitted),
-                "kinds": list(member.kinds),
+                "kinds": [None if kind is None else list(kind) for kind in member.kinds],
             }
             (folder / "members" / f"{member.index:06d}.skops").write_bytes(sio.dumps(state))
+        estimator = sio.dumps({"estimator": classifier.estimator})
+        (folder / "estimator.skops").write_bytes(estimator)
         partition = classifier.partition_
         manifest = {
             "format": "runoff classifier",
@@ -81,6 +84,7 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
             "n_features_in": getattr(classifier, "n_features_in_", None),
             "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])] or None,
             "members": partition.n_members,
+            "n_new": classifier._n_new,
             "files": {
                 str(f.relative_to(folder)): _sha256(f.read_bytes()) for f in sorted(folder.rglob("*")) if f.is_file()
             },
@@ -98,77 +102,114 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
 
 def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> RunoffClassifier:
     """Check every file, then put the classifier together; members come when they are asked."""
-    manifest = _manifest(path)
-    for name, digest in manifest["files"].items():
-        _checked(path, name, digest)
+    path = path.resolve()
     try:
-        classifier = kind(**manifest["settings"])
-        k, d, offsets, hash_name = manifest["partition"]
-        key = hashing.Key(_checked(path, "key", manifest["files"]["key"]))
-        classifier.partition_ = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, hash_name)
-        classifier.hash_key = key
-        classifier.classes_ = _array(path, "classes.npy", manifest)
-        classifier.classes = classifier.classes_
-        classifier.member_sizes_ = _array(path, "member_sizes.npy", manifest)
-        classifier._seed = int(manifest["settings"]["random_state"])
-        kind_of_x, width = manifest["width"]
-        classifier._width = (kind_of_x, tuple(width))
-        if manifest["n_features_in"] is not None:
-            classifier.n_features_in_ = int(manifest["n_features_in"])
-        if manifest["feature_names_in"] is not None:
-            classifier.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
-        classifier._samples = None
-        names = [f"members/{m:06d}.skops" for m in range(int(manifest["members"]))]
-        lazy = [LazyMember(path, name, manifest["files"][name], m, trusted) for m, name in enumerate(names)]
-        classifier.members_ = lazy  # type: ignore[assignment]
-    except (KeyError, TypeError, ValueError) as error:
-        raise StorageError(f"{path} has a manifest that does not describe a classifier: {error}") from None
-    if classifier.partition_.fingerprint != manifest["fingerprint"]:
+        manifest = _manifest(path)
+        for name, digest in manifest["files"].items():
+            _checked(path, name, digest)
+        return _put_together(kind, path, manifest, trusted)
+    except StorageError:
+        raise
+    except Exception as error:  # whatever a hostile manifest may bring about
+        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {error}") from None
+
+
+def _put_together(
+    kind: type[RunoffClassifier], path: Path, manifest: dict[str, Any], trusted: tuple[str, ...]
+) -> RunoffClassifier:
+    classifier = kind(**manifest["settings"])
+    k, d, offsets, hash_name = manifest["partition"]
+    key = hashing.Key(_checked(path, "key", manifest["files"]["key"]))
+    partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name))
+    if partition.fingerprint != manifest["fingerprint"]:
         raise StorageError(f"{path} has a partition that does not match its fingerprint: the manifest was altered")
+    sound = len(set(partition.offsets)) == partition.d and all(0 <= o < partition.n_members for o in partition.offsets)
+    if not sound or int(manifest["members"]) != partition.n_members:
+        raise StorageError(
+            f"{path} has a partition that is not one: {k} parts, {d} members a bucket, offsets {offsets}"
+        )
+    classifier.partition_, classifier.hash_key = partition, key
+    classifier.classes_ = _array(path, "classes.npy", manifest)
+    classifier._n_new = int(manifest["n_new"])
+    classifier.classes = None if classifier._n_new else classifier.classes_
+    classifier.member_sizes_ = _array(path, "member_sizes.npy", manifest)
+    classifier._seed, classifier._n_seeds = (
+        int(manifest["settings"]["random_state"]),
+        int(manifest["settings"]["n_seeds"]),
+    )
+    classifier._width = (manifest["width"][0], tuple(manifest["width"][1]))
+    if manifest["n_features_in"] is not None:
+        classifier.n_features_in_ = int(manifest["n_features_in"])
+    if manifest["feature_names_in"] is not None:
+        classifier.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
+    classifier._samples = None
+    classifier.estimator = _parsed(path, "estimator.skops", manifest["files"]["estimator.skops"], trusted)["estimator"]
+    names = [f"members/{m:06d}.skops" for m in range(partition.n_members)]
+    classifier.members_ = [
+        LazyMember(path, name, manifest["files"][name], m, trusted, classifier.classes_)  # type: ignore[misc]
+        for m, name in enumerate(names)
+    ]
     return classifier
+
+
+def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any:
+    """What a skops file holds, if all its types are trusted."""
+    sio = _skops()
+    data = _checked(path, name, digest)
+    try:
+        types = set(sio.get_untrusted_types(data=data))
+        unknown = sorted(types - set(trusted) - OURS)
+        if not unknown:
+            return sio.loads(data, trusted=sorted(types))
+    except Exception as error:
+        raise StorageError(f"{path / name} cannot be read: {type(error).__name__}: {error}") from None
+    raise StorageError(
+        f"{path / name} holds types that are not trusted, {', '.join(unknown)}: if they are yours, pass them as "
+        "load(path, trusted=(...))"
+    )
 
 
 class LazyMember:
     """A member on disk, read and checked again when it is first asked."""
 
-    def __init__(self, path: Path, name: str, digest: str, index: int, trusted: tuple[str, ...]) -> None:
-        self.path, self.name, self.digest, self.index, self.trusted = path, name, digest, index, trusted
+    def __init__(
+        self, path: Path, name: str, digest: str, index: int, trusted: tuple[str, ...], classes: NDArray[Any]
+    ) -> None:
+        self.index = index
+        self._from = (path, name, digest, trusted)
+        self._allowed = classes
         self._member: Member | None = None
 
-    def scores(self, *arguments: Any) -> Any:
-        """The member's scores."""
-        return self.member.scores(*arguments)
-
-    @property
-    def fitted(self) -> tuple[Any, ...]:
-        """The member's estimators."""
-        return self.member.fitted
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # not while it is being unpickled by a worker
+            raise AttributeError(name)
+        return getattr(self.member, name)
 
     @property
     def member(self) -> Member:
         """The member itself."""
         if self._member is None:
-            sio = _skops()
-            data = _checked(self.path, self.name, self.digest)
+            state = _parsed(*self._from)
+            where = self._from[0] / self._from[1]
             try:
-                known = set(sio.get_untrusted_types(data=data))
-                if unknown := sorted(known - set(self.trusted) - OURS):
-                    raise StorageError(
-                        f"{self.path / self.name} holds types that are not trusted, {', '.join(unknown)}: "
-                        "if they are yours, pass them as load(path, trusted=(...))"
-                    )
-                state = sio.loads(data, trusted=sorted(known))
-                fitted, kinds = tuple(state["fitted"]), tuple(state["kinds"])
-                self._member = Member(int(state["index"]), state["classes"], state["shares"], fitted, kinds)
-            except StorageError:
-                raise
+                kinds = tuple(None if kind is None else tuple(kind) for kind in state["kinds"])
+                member = Member(int(state["index"]), state["classes"], state["shares"], tuple(state["fitted"]), kinds)
+                fits = member.index == self.index and bool(np.isin(member.classes, self._allowed).all())
             except Exception as error:
-                raise StorageError(f"{self.path / self.name} cannot be read as a member: {error}") from None
+                raise StorageError(f"{where} cannot be read as a member: {type(error).__name__}: {error}") from None
+            if not fits:
+                raise StorageError(f"{where} is not member {self.index} of this classifier")
+            self._member = member
         return self._member
 
 
 # What the default estimator is made of, beyond what skops trusts by itself.
-OURS = {"numpy.number", "runoff.members.flat", "sklearn.compose._column_transformer.make_column_selector"}
+OURS = {
+    "numpy.dtype",
+    "numpy.number",
+    "runoff.members.flat",
+    "sklearn.compose._column_transformer.make_column_selector",
+}
 
 
 def _manifest(path: Path) -> dict[str, Any]:
