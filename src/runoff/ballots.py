@@ -69,7 +69,7 @@ def points(block: NDArray[Any]) -> Ballots:
     """The ballots of one block of scores, which are finite."""
     n_classes = block.shape[-1]
     result = np.empty(block.shape, points_dtype(n_classes))
-    if n_classes <= 64 and block.size > 2**16 and block.dtype.name in ("float32", "float64"):
+    if n_classes <= 64 and block.size > 2**12 and block.dtype.name in ("float32", "float64"):
         from runoff._count import give_points
 
         give_points(np.ascontiguousarray(block).reshape(-1, n_classes), result.reshape(-1, n_classes))

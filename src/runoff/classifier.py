@@ -16,14 +16,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from runoff import hashing, samples
-from runoff.ballots import Ballots, points, points_dtype
+from runoff.ballots import Ballots, points_dtype
 from runoff.certificates import BOUNDS, Certificates, certify
 from runoff.elections import get
-from runoff.members import Member, MemberError, Recipe, default_estimator, fit_member, one_thread, seeds_of
+from runoff.members import (
+    Member,
+    MemberError,
+    Recipe,
+    default_estimator,
+    fit_member,
+    rank_member,
+    score_member,
+    seeds_of,
+    undisturbed,
+)
 from runoff.partition import Partition, Scores
 from runoff.samples import Samples
 
-INPUTS = 1024  # asked at a time, whatever the members and classes: last bits may depend on it
+INPUTS = 8192  # asked at a time, whatever the members and classes: last bits may depend on it
 
 
 class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -111,7 +121,7 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes = np.searchsorted(self.classes_, self._labels)
         order = np.lexsort((codes, self._digests[:, 1], self._digests[:, 0])).astype(np.int64)
         rows = self.partition_.rows(self._buckets, order)
-        with one_thread():  # also here, for backends of threads: the last to finish must not undo it for the others
+        with undisturbed():  # one thread here too, for backends of threads: the first to finish must not undo it
             trained = Parallel(n_jobs=self.n_jobs)(
                 delayed(fit_member)(
                     self._recipe,
@@ -146,7 +156,7 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def scores(self, X: Any) -> Scores:
         """The members' scores, with the spread that belongs to them: `certify` takes them as they are."""
         check_is_fitted(self)
-        values = self._scores(self._samples_of(X, reset=False))
+        values = np.stack(self._asked(score_member, self._samples_of(X, reset=False)), axis=1)
         return Scores(values, self.partition_.spread, self.partition_.fingerprint, self._n_new)
 
     def balance(self) -> str:
@@ -154,10 +164,10 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.partition_.balance(self.member_sizes_)
 
-    def _scores(self, X: Samples) -> NDArray[np.float64]:
-        with one_thread():
-            asked = Parallel(n_jobs=self.n_jobs)(delayed(member.scores)(X, self.classes_) for member in self.members_)
-        return np.stack(list(asked), axis=1)
+    def _asked(self, question: Any, inputs: Samples) -> list[NDArray[Any]]:
+        with undisturbed():
+            answers = Parallel(n_jobs=self.n_jobs)(delayed(question)(m, inputs, self.classes_) for m in self.members_)
+        return list(answers)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The label that the members elect for each input."""
@@ -175,10 +185,8 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = self._samples_of(X, reset=False)
         if len(self.classes_) + self._n_new < 2:
             raise ValueError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: add to classes=")
-        starts = range(0, len(inputs), INPUTS)
-        ballots = np.concatenate(
-            [points(self._scores(inputs.kept(np.arange(s, min(s + INPUTS, len(inputs)))))) for s in starts]
-        )
+        blocks = [np.arange(s, min(s + INPUTS, len(inputs))) for s in range(0, len(inputs), INPUTS)]
+        ballots = np.concatenate([np.stack(self._asked(rank_member, inputs.kept(b)), axis=1) for b in blocks])
         if self._n_new:
             ballots = _with_new_labels(ballots)
         certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)

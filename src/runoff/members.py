@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from threadpoolctl import ThreadpoolController
 
+from runoff.ballots import Ballots, points
 from runoff.samples import Kinds, Rows, Samples
 
 # What an estimator raises when it cannot learn from the samples that it is given. One sample can bring that about, so
@@ -39,18 +40,23 @@ def one_thread() -> Any:
 
 
 @contextmanager
-def alone(source: np.random.SeedSequence) -> Iterator[None]:
-    """One thread, and global random numbers that are the member's own; then all is as it was."""
+def undisturbed() -> Iterator[None]:
+    """One thread throughout, and afterwards the global random numbers go on as if nothing had happened."""
     legacy, python = np.random.get_state(), random.getstate()  # noqa: NPY002
-    state = source.generate_state(4)
-    np.random.seed(state)  # noqa: NPY002
-    random.seed(state.tobytes())
     try:
         with one_thread():
             yield
     finally:
         np.random.set_state(legacy)  # noqa: NPY002
         random.setstate(python)
+
+
+def alone(source: np.random.SeedSequence) -> Any:
+    """One thread, and global random numbers that are a member's own. `undisturbed` puts them right afterwards."""
+    state = source.generate_state(4)
+    np.random.seed(state)  # noqa: NPY002
+    random.seed(int(state[0]))
+    return one_thread()
 
 
 class MemberError(ValueError):
@@ -75,17 +81,20 @@ class Member:
         then, as always among equals, by index. That is the fixed rule for empty parts, parts of one class, and
         estimators that refuse a part.
         """
-        scores = np.full((len(samples), len(classes)), UNSEEN)
-        own = np.tile(self.shares, (len(samples), 1))
+        own = None
         if self.fitted:
             try:
                 with alone(np.random.SeedSequence(0, spawn_key=(2, self.index))):
                     asked = [self._asked(estimator, samples.like(self.kinds)) for estimator in self.fitted]
             except Exception as error:
                 raise MemberError(f"member {self.index} did not answer: {type(error).__name__}: {error}") from error
-            given = asked[0] if len(asked) == 1 else np.mean(asked, axis=0)
-            sound = np.isfinite(given).all(axis=1)
-            own[sound] = given[sound]
+            own = asked[0] if len(asked) == 1 else np.mean(asked, axis=0)
+        if own is None or not np.isfinite(own).all():
+            by_shares = np.tile(self.shares, (len(samples), 1))
+            own = by_shares if own is None else np.where(np.isfinite(own).all(axis=1, keepdims=True), own, by_shares)
+        if len(self.classes) == len(classes):
+            return own
+        scores = np.full((len(samples), len(classes)), UNSEEN)
         scores[:, np.searchsorted(classes, self.classes)] = own
         return scores
 
@@ -104,6 +113,16 @@ class Member:
         chosen = np.asarray(estimator.predict(inputs))
         scores: NDArray[np.float64] = (chosen[:, None] == self.classes) + 0.5 * self.shares
         return scores
+
+
+def score_member(member: Member, samples: Samples, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """A member's scores, (n_inputs, n_classes)."""
+    return member.scores(samples, classes)
+
+
+def rank_member(member: Member, samples: Samples, classes: NDArray[Any]) -> Ballots:
+    """A member's ballots, (n_inputs, n_classes): a byte where its scores take eight."""
+    return points(member.scores(samples, classes))
 
 
 def seeds_of(random_state: int, member: int, n_seeds: int) -> list[np.random.SeedSequence]:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from runoff import hashing, samples
-from runoff.members import Recipe, default_estimator, fit_member, seeds_of
+from runoff.members import Recipe, default_estimator, fit_member, seeds_of, undisturbed
 from runoff.partition import Partition
 
 
@@ -62,8 +62,9 @@ def plan(
         by_content = np.lexsort((digests[:, 1], digests[:, 0]))
         rows = partition.rows(partition.buckets(part, digests), by_content)
         right = []
-        for m in range(min(members, k)):
-            member = fit_member(recipe, part, y[train], rows[m], m, seeds_of(random_state, m, 1))
-            right.append(np.mean(classes[member.scores(inputs, classes).argmax(axis=1)] == y[test]))
+        with undisturbed():
+            for m in range(min(members, k)):
+                member = fit_member(recipe, part, y[train], rows[m], m, seeds_of(random_state, m, 1))
+                right.append(np.mean(classes[member.scores(inputs, classes).argmax(axis=1)] == y[test]))
         choices.append(Choice(int(k), len(y) / k, (int(k) - 1) // 2, float(np.mean(right))))
     return choices
