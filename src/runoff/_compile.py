@@ -36,6 +36,14 @@ def kernel(function: F) -> F:
         config.CACHE_DIR = before  # type: ignore[attr-defined]
 
 
+def helper(function: F) -> F:
+    """Compile `function` for kernels only: it cannot be called from Python, and so costs less to compile."""
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(F, numba.njit(function, **options))  # type: ignore[call-overload]
+
+
 @cache
 def _cache_directory() -> Path | None:
     """A directory of this version's own: where the user says, beside the package, in the home directory, or nowhere."""

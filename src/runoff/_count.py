@@ -6,10 +6,10 @@ tie in votes goes to the lower class index.
 
 from typing import Any
 
-from runoff._compile import kernel
+from runoff._compile import helper, kernel
 
 
-@kernel
+@helper
 def first_choices(row: Any, first: Any, votes: Any) -> bool:
     """Fill each member's first choice and each class's votes; False where a score is not finite."""
     n_members, n_classes = row.shape
@@ -28,7 +28,7 @@ def first_choices(row: Any, first: Any, votes: Any) -> bool:
     return not broken
 
 
-@kernel
+@helper
 def top_two(votes: Any) -> tuple[int, int]:
     """The two classes with the most votes, the lower index first among equals."""
     a, b = 0, 1
@@ -42,13 +42,13 @@ def top_two(votes: Any) -> tuple[int, int]:
     return a, b
 
 
-@kernel
+@helper
 def ranks_above(member: Any, a: int, b: int) -> bool:
     """Whether a member ranks class a above class b."""
     return member[a] > member[b] or (member[a] == member[b] and a < b)
 
 
-@kernel
+@helper
 def count_above(row: Any, a: int, above: Any) -> None:
     """For every class c, how many members rank a above c (M[a, c]; for c = a, 0)."""
     n_members, n_classes = row.shape
@@ -62,7 +62,7 @@ def count_above(row: Any, a: int, above: Any) -> None:
             above[c] += mine >= member[c]
 
 
-@kernel
+@helper
 def gap(votes: Any, a: int, b: int) -> int:
     """Definition 3.1: N_a - N_b + [b > a]; a beats b when it is positive."""
     lead: int = votes[a] - votes[b] + (b > a)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff._compile import kernel
+from runoff._compile import helper, kernel
 
 UNREACHABLE = cast(int, np.int64(2**30))  # the cost of what no number of buckets can do; above every number of buckets
 PROVEN, FOUND, UNDECIDED, IMPOSSIBLE = 0, 1, 2, 3  # what `search` says
@@ -22,7 +22,7 @@ def taken(chosen: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.sort(chosen[: np.flatnonzero(chosen == -1)[0]]).astype(np.int64)
 
 
-@kernel
+@helper
 def bucket_sums(power: Any, reach: Any, out: Any) -> None:
     """Each bucket's power: the sum over its members."""
     n = out.shape[0]
@@ -69,7 +69,7 @@ def needed(power: Any, gap: int, limit: int, reach: Any, sums: Any, tally: Any) 
     return min(limit, UNREACHABLE)
 
 
-@kernel
+@helper
 def _best_sum(tally: Any, highest: Any, count: int) -> int:
     """The sum of the `count` largest values of a tally."""
     total = 0
@@ -181,7 +181,7 @@ def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: A
     return UNDECIDED, nodes
 
 
-@kernel
+@helper
 def _cover(power: Any, member: int, left: Any, tally: Any, closed: Any, reach: Any) -> None:
     """Take `power` away from every bucket that reaches `member` (give it back where it is negative)."""
     if power == 0:
@@ -194,7 +194,7 @@ def _cover(power: Any, member: int, left: Any, tally: Any, closed: Any, reach: A
         left[b] -= power
 
 
-@kernel
+@helper
 def _reopen(bucket: int, left: Any, tallies: Any, closed: Any) -> None:
     """A bucket that was left out may be taken again."""
     closed[bucket] = 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from runoff._compile import kernel
+from runoff._compile import helper, kernel
 from runoff._count import first_choices, gap, top_two
 from runoff._cover import IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search
 
@@ -64,14 +64,14 @@ def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, r
     return -1
 
 
-@kernel
+@helper
 def pass_power(first: Any, a: int, b: int, out: Any) -> None:
     """Lemma 3.7: taking over a member that votes a lowers gap(a, b) by 2, one that votes neither by 1."""
     for j in range(first.shape[0]):
         out[j] = 1 + (first[j] == a) - (first[j] == b)
 
 
-@kernel
+@helper
 def _raise(first: Any, votes: Any, w: int, best: int, bound: Any, reach: Any, budget: int) -> int:
     """Raise the cost as long as search can prove that no rival gets by with `best` buckets."""
     n_buckets = reach.members_at.shape[0] - 1

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from runoff._compile import kernel
+from runoff._compile import helper, kernel
 from runoff._count import count_above, first_choices, gap, ranks_above, top_two
 from runoff._cover import UNREACHABLE
 
 
-@kernel
+@helper
 def finalists(row: Any, votes: Any, above: Any) -> tuple[int, int]:
     """Algorithm 1: the winner and the other finalist; fills `above` for the winner."""
     a, b = top_two(votes)
@@ -26,7 +26,7 @@ def finalists(row: Any, votes: Any, above: Any) -> tuple[int, int]:
     return b, a
 
 
-@kernel
+@helper
 def final_gap(above: Any, n_members: int, w: int, c: int) -> int:
     """The gap of w over c in round 2, M[w, c] - M[c, w] + [c > w]."""
     lead: int = 2 * above[c] - n_members + (c > w)
@@ -78,7 +78,7 @@ def disjoint(scores: Any, tight: bool, prediction: Any, runner_up: Any, cost: An
     return -1
 
 
-@kernel
+@helper
 def beaten_cost(
     row: Any, first: Any, votes: Any, above: Any, w: int, c: int, start: int, limit: int, voters: Any
 ) -> int:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from runoff._compile import kernel
+from runoff._compile import helper, kernel
 from runoff._count import first_choices, gap, ranks_above
 from runoff._cover import IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search
 from runoff.elections._plurality_kernels import pass_power
@@ -41,14 +41,14 @@ def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, r
     return -1
 
 
-@kernel
+@helper
 def final_power(row: Any, w: int, c: int, out: Any) -> None:
     """1 for each member that ranks w above c: taking it over lowers the gap of round 2 by 2."""
     for j in range(row.shape[0]):
         out[j] = ranks_above(row[j], w, c)
 
 
-@kernel
+@helper
 def _beaten_spread(
     row: Any,
     first: Any,
@@ -90,7 +90,7 @@ def _beaten_spread(
     return best
 
 
-@kernel
+@helper
 def closest(votes: Any, w: int, reach: Any, limit: int, near: Any) -> int:
     """Fill `near` with the classes that may pass w with fewer than `limit` buckets, by rising gap; how many.
 
@@ -113,7 +113,7 @@ def closest(votes: Any, w: int, reach: Any, limit: int, near: Any) -> int:
     return count
 
 
-@kernel
+@helper
 def pair_power(first: Any, w: int, c1: int, c2: int, out: Any) -> None:
     """Lemma 3.8: taking over a member that votes w lowers gap(w, c1) + gap(w, c2) by 3, one that votes none by 1."""
     for j in range(first.shape[0]):
@@ -121,7 +121,7 @@ def pair_power(first: Any, w: int, c1: int, c2: int, out: Any) -> None:
         out[j] = 1 + 2 * (f == w) - (f == c1) - (f == c2)
 
 
-@kernel
+@helper
 def _thrown_out_spread(
     first: Any, votes: Any, w: int, best: int, reach: Any, power: Any, near: Any, sums: Any, tally: Any
 ) -> int:
@@ -151,7 +151,7 @@ def _thrown_out_spread(
     return best
 
 
-@kernel
+@helper
 def thrown_out_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any, powers: Any) -> int:
     """The rows of `thrown out by c1 and c2`: each gap alone and both together are all that it takes; how many."""
     pass_power(first, w, c1, powers[0])
@@ -162,7 +162,7 @@ def thrown_out_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any,
     return 3
 
 
-@kernel
+@helper
 def beaten_rows(row: Any, first: Any, votes: Any, above: Any, w: int, c: int, gaps: Any, powers: Any) -> int:
     """The rows of `beaten by c`: round 2, the rivals furthest ahead of c in round 1, and all added up; how many."""
     n_members, n_classes = row.shape
@@ -197,7 +197,7 @@ def beaten_rows(row: Any, first: Any, votes: Any, above: Any, w: int, c: int, ga
     return rows
 
 
-@kernel
+@helper
 def _cannot_pass(first: Any, votes: Any, w: int, c: int, reach: Any) -> bool:
     """Whether some class stays ahead of c in round 1 even when every member that a bucket reaches is taken over."""
     reached = np.zeros(votes.shape[0], np.int32)
@@ -212,7 +212,7 @@ def _cannot_pass(first: Any, votes: Any, w: int, c: int, reach: Any) -> bool:
     return False
 
 
-@kernel
+@helper
 def _raise(
     row: Any,
     first: Any,
