@@ -1,5 +1,6 @@
 """The object that `certify` returns, and certified accuracy."""
 
+import doctest
 import re
 import sys
 
@@ -106,6 +107,10 @@ def test_explanations_of_a_spread_say_how_far_the_truth_may_be():
         re.search(r"takes over \d+ buckets, which reach \d+ members: .*the radius is exact\.$", s) for s in stories
     )
     assert any(re.search(r"so the true radius is \d+ to \d+\.$", story) for story in stories)
+
+
+def test_the_example_in_the_docstring():
+    assert doctest.testmod(sys.modules["runoff.certificates"]) == doctest.TestResults(failed=0, attempted=4)
 
 
 def test_certified_accuracy():

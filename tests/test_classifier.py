@@ -116,6 +116,25 @@ def test_an_update_that_fails_changes_nothing_and_data_that_changed_is_noticed()
         fitted.update(remove=(own[:1], Y[:1]))
 
 
+@pytest.mark.filterwarnings("ignore:.*(overflow|invalid value|[Ii]ll-conditioned)")
+def test_an_update_by_a_sample_that_breaks_all_members_it_reaches_equals_a_fit():
+    monster = np.full((1, 64), 1e308), Y[:1]
+    fitted = small().fit(X, Y)
+    with pytest.warns(UserWarning, match="votes by the shares of its classes"):
+        fitted.update(add=monster)
+    with pytest.warns(UserWarning, match="votes by the shares of its classes"):
+        scratch = small().fit(np.concatenate([X, monster[0]]), np.append(Y, monster[1]))
+    assert sum(member.refused is not None for member in scratch.members_) == 2
+    assert changed(fitted, scratch) == []
+
+
+def test_classes_set_after_the_fit_do_not_void_certificates():
+    fitted = small(classes=range(10)).fit(X, Y)
+    fitted.set_params(classes=None)
+    with pytest.raises(ValueError, match="y must hold labels out of classes="):
+        fitted.update(add=(X[:1], [-1]))
+
+
 def test_an_update_keeps_to_the_recipe_of_the_fit():
     fitted = small().fit(X, Y)
     fitted.set_params(estimator__alpha=1e6, n_seeds=2)

@@ -59,7 +59,7 @@ def certify(
     Examples
     --------
     >>> import numpy as np, runoff
-    >>> scores = np.array([[[3, 2, 1], [3, 1, 2], [3, 2, 1], [1, 3, 2], [2, 1, 3]]])
+    >>> scores = np.array([[[3, 2, 1]] * 3 + [[2, 3, 1]] * 2 + [[2, 1, 3]] * 2])  # one input, 7 members, 3 classes
     >>> certificates = runoff.certify(scores)
     >>> certificates.prediction, certificates.radius
     (array([0]), array([1]))

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from runoff import hashing, samples
-from runoff.ballots import Ballots, points_dtype
+from runoff.ballots import with_new_classes
 from runoff.certificates import BOUNDS, Certificates, certify
 from runoff.elections import get
 from runoff.members import (
@@ -101,12 +101,13 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> RunoffClassifier:
         """Hash the samples into buckets and train every member on its own."""
         self._check_settings()
+        self._known = self.classes  # `update` keeps to it, whatever is set in between
         X, y = self._checked(X, y, reset=True)
         self._seed = _seed(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
         self.partition_ = Partition.make(self.n_partitions, self.spread, self._seed, key, self.hash)
         self._recipe = Recipe(default_estimator(X.kind) if self.estimator is None else self.estimator)
-        self._n_seeds, self._n_new = self.n_seeds, 2 if self.classes is None else 0
+        self._n_seeds, self._n_new = self.n_seeds, 2 if self._known is None else 0
         self._samples, self._labels = X, y
         self._digests = self.partition_.digests(X)
         self._buckets = self.partition_.buckets(X, self._digests)
@@ -131,16 +132,15 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
                 for m in which
             )
-        self._tell(trained)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]
+        self._tell_refusals()
         self.member_sizes_ = np.array([len(own) for own in rows])
 
-    @staticmethod
-    def _tell(trained: list[Member]) -> None:
+    def _tell_refusals(self) -> None:
         """Warn of members that vote by the fixed rule because their estimator refused; if all did, it is no rule."""
-        refused = [member for member in trained if member.refused]
-        if refused and not any(member.fitted for member in trained) and len(trained) > 1:
+        refused = [member for member in self.members_ if member.refused]
+        if refused and not any(member.fitted for member in self.members_):
             raise MemberError(f"member {refused[0].index} could not be trained, nor any other: {refused[0].refused}")
         for member in refused:
             warnings.warn(
@@ -187,8 +187,7 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: add to classes=")
         blocks = [np.arange(s, min(s + INPUTS, len(inputs))) for s in range(0, len(inputs), INPUTS)]
         ballots = np.concatenate([np.stack(self._asked(rank_member, inputs.kept(b)), axis=1) for b in blocks])
-        if self._n_new:
-            ballots = _with_new_labels(ballots)
+        ballots = with_new_classes(ballots, self._n_new)
         certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)
         return certificates.named(self.classes_, self.partition_.fingerprint, self._n_new)
 
@@ -297,9 +296,9 @@ class RunoffClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _all_classes(self, y: NDArray[Any]) -> NDArray[Any]:
         found = np.unique(y)
-        if self.classes is None:
+        if self._known is None:
             return found
-        classes = np.unique(np.asarray(self.classes))
+        classes = np.unique(np.asarray(self._known))
         if outside := [label for label in found.tolist() if label not in set(classes.tolist())]:
             raise ValueError(f"y must hold labels out of classes={classes.tolist()}, got {outside[0]!r}")
         return classes
@@ -365,19 +364,6 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _with_new_labels(ballots: Ballots) -> Ballots:
-    """Two classes in front that every member ranks last: labels that an attacker may bring.
-
-    Two are as many as an attack can use, and in front they win all ties: no other new labels do better.
-    """
-    n_classes = ballots.shape[2] + 2
-    wider = np.empty((*ballots.shape[:2], n_classes), points_dtype(n_classes))
-    wider[..., 0], wider[..., 1] = 1, 0
-    wider[..., 2:] = ballots
-    wider[..., 2:] += 2
-    return wider
 
 
 def _refuse_mixed(y: Any) -> None:

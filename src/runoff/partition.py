@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff import hashing, spreads
+from runoff import _blocks, hashing, spreads
+from runoff.ballots import Ballots, points, with_new_classes
 from runoff.samples import Samples
 
 HASHES = ("content", "pixel-sum")
@@ -30,11 +31,10 @@ class Scores:
     fingerprint: str
     n_new: int = 0  # labels that nobody has used yet and an attacker may bring, where the classes came from the data
 
-    def widened(self) -> NDArray[np.float64]:
-        """The values with such labels in front, below all others."""
-        lowest = self.values.min()
-        new = [np.full((*self.values.shape[:2], 1), lowest - 1 - i) for i in range(self.n_new)]
-        return np.concatenate([*new, self.values], axis=2)
+    def widened(self) -> Ballots:
+        """The members' ballots with such labels in front."""
+        _blocks.check_finite(self.values, 0)
+        return with_new_classes(points(self.values), self.n_new)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
