@@ -147,6 +147,14 @@ def test_wrong_usage_exits_2_with_one_sentence(arguments, message, make):
     assert not Path("owned").exists()
 
 
+def test_the_error_comes_last_in_a_process_of_its_own():
+    with_nan()
+    command = [sys.executable, "-m", "runoff", "certify", "bad.npy"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1].startswith("Error: scores must be finite, got nan for input 11, member 2")
+
+
 def test_help_and_version():
     assert "Example: runoff certify scores.npy" in run("certify", "--help").stdout
     assert runoff.__version__ in run("--version").stdout

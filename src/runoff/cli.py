@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,8 @@ def certify(
         placed = None if spread is None else np.asarray(_files.open_array(spread))
         if y is not None and y.shape != array.shape[:1]:
             raise ValueError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
-        certificates = runoff.certify(_with_progress(array), election=election, spread=placed, bound=bound)
+        with closing(_with_progress(array)) as blocks:  # the bar ends before any error is told
+            certificates = runoff.certify(blocks, election=election, spread=placed, bound=bound)
         budgets = _some_budgets(certificates) if budgets is None else budgets
         accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
     except ValueError as error:
@@ -103,7 +105,7 @@ def demo() -> None:
     _demo.main()
 
 
-def _with_progress(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _with_progress(array: NDArray[Any]) -> Generator[NDArray[Any], None, None]:
     """The scores in blocks, with a bar on standard error."""
     columns = (TextColumn("certifying"), BarColumn(), TextColumn("{task.completed:,} of {task.total:,} inputs"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
