@@ -26,7 +26,7 @@ class Scores:
     It goes to `runoff.certify` like an array, and brings its spread along: another one is refused.
     """
 
-    values: NDArray[np.float64]
+    values: NDArray[np.floating[Any]]
     spread: NDArray[np.int64] = field(repr=False)
     fingerprint: str
     n_new: int = 0  # labels that nobody has used yet and an attacker may bring, where the classes came from the data

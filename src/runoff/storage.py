@@ -146,8 +146,7 @@ def _put_together(
     classifier.estimator = _parsed(path, "estimator.skops", manifest["files"]["estimator.skops"], trusted)["estimator"]
     names = [f"members/{m:06d}.skops" for m in range(partition.n_members)]
     classifier.members_ = [
-        LazyMember(path, name, manifest["files"][name], m, trusted, classifier.classes_)  # type: ignore[misc]
-        for m, name in enumerate(names)
+        LazyMember(path, name, manifest["files"][name], m, trusted, classifier.classes_) for m, name in enumerate(names)
     ]
     return classifier
 
