@@ -136,10 +136,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         trained again, and no other has ever seen it. Relabelling is removing and adding.
         """
         check_is_fitted(self)
-        if getattr(self, "_samples", None) is None:
-            raise ValueError("a loaded classifier keeps no training samples to update: fit it again")
-        if not np.array_equal(self.partition_.digests(self._samples), self._digests):
-            raise ValueError("X was changed in place since fit, so it cannot be updated: fit again")
+        self._check_samples()
         keep, touched = np.ones(len(self._labels), bool), []
         new: tuple[Samples, NDArray[Any], Any, Any] | None = None
         if remove is not None:
@@ -167,6 +164,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.__dict__ = before  # all or nothing
             raise
         return self
+
+    def _check_samples(self) -> None:
+        """Whether the training samples are there, and are what they were."""
+        if getattr(self, "_samples", None) is None:
+            raise ValueError("a loaded classifier keeps no training samples to update: fit it again")
+        if not np.array_equal(self.partition_.digests(self._samples), self._digests):
+            raise ValueError("X was changed in place since fit, so it cannot be updated: fit again")
 
     def _placed(self, X: Any, y: Any) -> tuple[Samples, NDArray[Any], Any, Any]:
         X, y = self._checked(X, y, reset=False)

@@ -12,6 +12,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +26,9 @@ from runoff.partition import Partition
 
 if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
+    from runoff.ensemble import Ensemble
 
-VERSION = 1
+FORMAT, VERSION = "runoff classifier", 1
 
 
 class StorageError(ValueError):
@@ -43,17 +46,13 @@ def _skops() -> Any:
 def save(classifier: RunoffClassifier, path: Path) -> None:
     """Write to a temporary directory beside `path`, sync, rename: it is there whole or not at all."""
     sio = _skops()
-    if path.exists():
-        raise FileExistsError(f"{path} exists already: save to a new directory, or remove it first")
     if not isinstance(classifier.partition_.hash, str):
         raise ValueError("a classifier whose hash is a function cannot be saved: the function would be lost")
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
+    with new_directory(path) as folder:
         (folder / "members").mkdir()
-        (folder / "key").write_bytes(classifier.partition_.key)
-        (folder / "key").chmod(0o600)
-        _write_array(folder / "classes.npy", classifier.classes_)
-        _write_array(folder / "member_sizes.npy", classifier.member_sizes_)
+        write_key(folder, classifier.partition_.key)
+        write_array(folder / "classes.npy", classifier.classes_)
+        write_array(folder / "member_sizes.npy", classifier.member_sizes_)
         for member in classifier.members_:
             state = {
                 "index": member.index,
@@ -63,50 +62,77 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
                 "kinds": [None if kind is None else list(kind) for kind in member.kinds],
             }
             (folder / "members" / f"{member.index:06d}.skops").write_bytes(sio.dumps(state))
-        estimator = sio.dumps({"estimator": classifier.estimator})
-        (folder / "estimator.skops").write_bytes(estimator)
-        partition = classifier.partition_
-        manifest = {
-            "format": "runoff classifier",
-            "version": VERSION,
-            "partition": [partition.n_partitions, partition.d, list(partition.offsets), partition.hash],
-            "fingerprint": partition.fingerprint,
-            "settings": {
-                "n_partitions": int(classifier.n_partitions),
-                "spread": int(classifier.spread),
-                "n_seeds": int(classifier.n_seeds),
-                "election": classifier.election,
-                "bound": classifier.bound,
-                "random_state": classifier._seed,
-                "hash": partition.hash,
+        (folder / "estimator.skops").write_bytes(sio.dumps({"estimator": classifier.estimator}))
+        write_manifest(
+            folder,
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                **described(classifier),
+                "n_features_in": getattr(classifier, "n_features_in_", None),
+                "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])] or None,
             },
-            "width": [classifier._width[0], list(classifier._width[1])],
-            "n_features_in": getattr(classifier, "n_features_in_", None),
-            "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])] or None,
-            "members": partition.n_members,
-            "n_new": classifier._n_new,
-            "files": {
-                str(f.relative_to(folder)): _sha256(f.read_bytes()) for f in sorted(folder.rglob("*")) if f.is_file()
-            },
-        }
-        (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        )
+
+
+def described(classifier: Ensemble) -> dict[str, Any]:
+    """What the manifest of any classifier says."""
+    partition = classifier.partition_
+    return {
+        "partition": [partition.n_partitions, partition.d, list(partition.offsets), partition.hash],
+        "fingerprint": partition.fingerprint,
+        "settings": {
+            "n_partitions": int(classifier.n_partitions),
+            "spread": int(classifier.spread),
+            "n_seeds": int(classifier.n_seeds),
+            "election": classifier.election,
+            "bound": classifier.bound,
+            "random_state": classifier._seed,
+            "hash": partition.hash,
+        },
+        "width": [classifier._width[0], list(classifier._width[1])],
+        "members": partition.n_members,
+        "n_new": classifier._n_new,
+    }
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """A temporary directory beside `path` that takes its name when it is complete and on disk."""
+    if path.exists():
+        raise FileExistsError(f"{path} exists already: save to a new directory, or remove it first")
+    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield folder
         for file in [*(f for f in folder.rglob("*") if f.is_file()), folder]:
-            _sync(file)
+            sync(file)
         folder.chmod(0o755)
         folder.rename(path)
-        _sync(path.parent)
+        sync(path.parent)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def write_key(folder: Path, key: bytes) -> None:
+    """The secret key, for the owner's eyes."""
+    (folder / "key").write_bytes(key)
+    (folder / "key").chmod(0o600)
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """The manifest, with the SHA-256 of every file beside it."""
+    files = {str(f.relative_to(folder)): sha256(f.read_bytes()) for f in sorted(folder.rglob("*")) if f.is_file()}
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "files": files}, indent=1))
 
 
 def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> RunoffClassifier:
     """Check every file, then put the classifier together; members come when they are asked."""
     path = path.resolve()
     try:
-        manifest = _manifest(path)
+        manifest = read_manifest(path, FORMAT, VERSION)
         for name, digest in manifest["files"].items():
-            _checked(path, name, digest)
+            checked(path, name, digest)
         return _put_together(kind, path, manifest, trusted)
     except StorageError:
         raise
@@ -118,8 +144,23 @@ def _put_together(
     kind: type[RunoffClassifier], path: Path, manifest: dict[str, Any], trusted: tuple[str, ...]
 ) -> RunoffClassifier:
     classifier = kind(**manifest["settings"])
+    restore(classifier, path, manifest)
+    if manifest["n_features_in"] is not None:
+        classifier.n_features_in_ = int(manifest["n_features_in"])
+    if manifest["feature_names_in"] is not None:
+        classifier.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
+    classifier.estimator = _parsed(path, "estimator.skops", manifest["files"]["estimator.skops"], trusted)["estimator"]
+    names = [f"members/{m:06d}.skops" for m in range(classifier.partition_.n_members)]
+    classifier.members_ = [
+        LazyMember(path, name, manifest["files"][name], m, trusted, classifier.classes_) for m, name in enumerate(names)
+    ]
+    return classifier
+
+
+def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
+    """The partition, the classes and what else `described` wrote."""
     k, d, offsets, hash_name = manifest["partition"]
-    key = hashing.Key(_checked(path, "key", manifest["files"]["key"]))
+    key = hashing.Key(checked(path, "key", manifest["files"]["key"]))
     partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name))
     if partition.fingerprint != manifest["fingerprint"]:
         raise StorageError(f"{path} has a partition that does not match its fingerprint: the manifest was altered")
@@ -129,32 +170,22 @@ def _put_together(
             f"{path} has a partition that is not one: {k} parts, {d} members a bucket, offsets {offsets}"
         )
     classifier.partition_, classifier.hash_key = partition, key
-    classifier.classes_ = _array(path, "classes.npy", manifest)
+    classifier.classes_ = read_array(path, "classes.npy", manifest)
     classifier._n_new = int(manifest["n_new"])
     classifier.classes = None if classifier._n_new else classifier.classes_
-    classifier.member_sizes_ = _array(path, "member_sizes.npy", manifest)
+    classifier.member_sizes_ = read_array(path, "member_sizes.npy", manifest)
     classifier._seed, classifier._n_seeds = (
         int(manifest["settings"]["random_state"]),
         int(manifest["settings"]["n_seeds"]),
     )
     classifier._width = (manifest["width"][0], tuple(manifest["width"][1]))
-    if manifest["n_features_in"] is not None:
-        classifier.n_features_in_ = int(manifest["n_features_in"])
-    if manifest["feature_names_in"] is not None:
-        classifier.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
     classifier._samples = None
-    classifier.estimator = _parsed(path, "estimator.skops", manifest["files"]["estimator.skops"], trusted)["estimator"]
-    names = [f"members/{m:06d}.skops" for m in range(partition.n_members)]
-    classifier.members_ = [
-        LazyMember(path, name, manifest["files"][name], m, trusted, classifier.classes_) for m, name in enumerate(names)
-    ]
-    return classifier
 
 
 def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any:
     """What a skops file holds, if all its types are trusted."""
     sio = _skops()
-    data = _checked(path, name, digest)
+    data = checked(path, name, digest)
     try:
         types = set(sio.get_untrusted_types(data=data))
         unknown = sorted(types - set(trusted) - OURS)
@@ -211,7 +242,8 @@ OURS = {
 }
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def read_manifest(path: Path, kind: str, version: int) -> dict[str, Any]:
+    """The manifest of a saved classifier of this kind."""
     try:
         manifest = json.loads((path / "manifest.json").read_bytes())
     except OSError as error:
@@ -220,32 +252,34 @@ def _manifest(path: Path) -> dict[str, Any]:
         ) from None
     except ValueError:
         raise StorageError(f"{path} is damaged: manifest.json is not JSON; save the classifier again") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != "runoff classifier":
+    if not isinstance(manifest, dict) or manifest.get("format") != kind:
         raise StorageError(f"{path} is not a saved classifier: manifest.json describes something else")
-    if manifest.get("version") != VERSION:
-        raise StorageError(f"{path} has version {manifest.get('version')!r}, this release reads version {VERSION}")
+    if manifest.get("version") != version:
+        raise StorageError(f"{path} has version {manifest.get('version')!r}, this release reads version {version}")
     files = manifest.get("files")
     if not isinstance(files, dict) or any(Path(f).is_absolute() or ".." in Path(f).parts for f in files):
         raise StorageError(f"{path} has a manifest that names files outside of it")
     return manifest
 
 
-def _checked(path: Path, name: str, digest: str) -> bytes:
+def checked(path: Path, name: str, digest: str) -> bytes:
     """A file's bytes, if they are those that were saved."""
     try:
         data = (path / name).read_bytes()
     except OSError as error:
         raise StorageError(f"{path} is incomplete: {name} cannot be read ({error.strerror})") from None
-    if _sha256(data) != digest:
+    if sha256(data) != digest:
         raise StorageError(f"{path} was altered or damaged: {name} has another SHA-256 than its manifest says")
     return data
 
 
-def _array(path: Path, name: str, manifest: dict[str, Any]) -> Any:
-    return np.load(io.BytesIO(_checked(path, name, manifest["files"][name])), allow_pickle=False)
+def read_array(path: Path, name: str, manifest: dict[str, Any]) -> Any:
+    """An array that the manifest vouches for."""
+    return np.load(io.BytesIO(checked(path, name, manifest["files"][name])), allow_pickle=False)
 
 
-def _write_array(path: Path, array: Any) -> None:
+def write_array(path: Path, array: Any) -> None:
+    """An array of numbers or texts, as .npy."""
     if array.dtype.hasobject:
         array = np.array(array.tolist())
     if array.dtype.hasobject:
@@ -253,11 +287,13 @@ def _write_array(path: Path, array: Any) -> None:
     np.save(path, array, allow_pickle=False)
 
 
-def _sha256(data: bytes) -> str:
+def sha256(data: bytes) -> str:
+    """In hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Make sure that it is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,0 +1,137 @@
+"""Is every network, on this device, bit for bit its own? Trains some in all kinds of company and prints a verdict.
+
+python -m benchmarks.isolation [--device cuda]
+"""
+
+import argparse
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from runoff.members import seeds_of
+from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, devices, networks
+
+DRAWS = np.random.default_rng(0)
+X = DRAWS.integers(0, 256, (3000, 32, 32, 3), dtype=np.uint8)
+Y = DRAWS.integers(0, 10, 3000)
+INPUTS = DRAWS.integers(0, 256, (700, 32, 32, 3), dtype=np.uint8)
+SIZES = [130, 200, 260, 128, 40, 47, 90, 200]  # full batches and parts below one
+STARTS = np.cumsum([0, *SIZES])
+PAPER = dataclasses.replace(RECIPES["paper"], epochs=6)
+ALL = dataclasses.replace(
+    PAPER, jitter=0.4, cutout=8, mixup=1.0, label_smoothing=0.1, schedule="cosine", test_flip=True
+)
+
+
+class Dropping(torch.nn.Module):
+    """A network that draws numbers while training."""
+
+    def __init__(self, shape, n_classes):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Conv2d(shape[0], 32, 3, padding=1),
+            torch.nn.BatchNorm2d(32),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(0.3),
+            torch.nn.AvgPool2d(4),
+            torch.nn.Flatten(),
+            torch.nn.Linear(32 * 64, n_classes),
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def train(members, network, recipe, device, in_flight, samples=X, n_seeds=1):
+    jobs = []
+    for m in members:
+        rows = np.arange(STARTS[m], STARTS[m + 1])
+        jobs += [Job(m, s, source, samples, rows, Y[rows]) for s, source in enumerate(seeds_of(0, m, n_seeds))]
+    trainer = Trainer(network, recipe, (32, 32, 3), 10, device=device, in_flight=in_flight)
+    return {(t.member, t.seed): t for t in trainer.train(jobs, INPUTS)}
+
+
+def same(a, b):
+    return all(torch.equal(a.state[name], b.state[name]) for name in a.state) and np.array_equal(a.scores, b.scores)
+
+
+def classifier(device, folder=None):
+    return TorchClassifier(
+        "nin", PAPER, n_partitions=16, classes=range(10), device=device, checkpoints=folder, progress=False
+    )
+
+
+def resumed(device):
+    """Killed twice on its way, and started again."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.isolation", "--device", device, "--fit", folder]
+        for wait in (3, 8):
+            process = subprocess.Popen(command, start_new_session=True)
+            while process.poll() is None and len(list(Path(folder).glob("*.safetensors"))) < wait:
+                time.sleep(0.01)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        n_kept = len(list(Path(folder).glob("*.safetensors")))
+        after = classifier(device, folder).fit(X, Y)
+        whole = classifier(device).fit(X, Y)
+        print(f"  killed twice, {n_kept} of 16 members were kept")
+        return np.array_equal(after.scores(INPUTS).values, whole.scores(INPUTS).values)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--fit", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    device = given.device
+    if given.fit:
+        classifier(device, given.fit).fit(X, Y)
+        return
+    verdicts = {}
+    for name, network, recipe in (
+        ("Network-in-Network, paper's recipe", networks.network_in_network, PAPER),
+        ("Network-in-Network, all augmentation", networks.network_in_network, ALL),
+        ("Network-in-Network, fp32", networks.network_in_network, dataclasses.replace(PAPER, precision="fp32")),
+        ("small network", networks.small, PAPER),
+        ("a network with dropout", Dropping, PAPER),
+    ):
+        together = train(range(8), network, recipe, device, 4)
+        equal = True
+        for members, in_flight in (([2], 1), ([4], 1), ([5, 2], 2), (range(7, -1, -1), 3), (range(8), 1)):
+            again = train(members, network, recipe, device, in_flight)
+            equal &= all(same(again[key], together[key]) for key in again)
+        other = X.copy()
+        other[STARTS[3] :] = 255 - other[STARTS[3] :]
+        again = train(range(8), network, recipe, device, 4, samples=other)
+        equal &= all(same(again[m, 0], together[m, 0]) for m in range(3))
+        moved = not any(same(again[m, 0], together[m, 0]) for m in range(3, 8))
+        seeds = train([2], network, recipe, device, 4, n_seeds=3)
+        equal &= same(seeds[2, 0], together[2, 0])
+        useful = all(t.refused is None for t in together.values())
+        verdicts[name] = equal and moved and useful
+        print(f"{name}: {'equal bits' if verdicts[name] else 'DIFFERENT'}", flush=True)
+    fitted, extra = classifier(device).fit(X, Y), np.full((1, 32, 32, 3), 255, np.uint8)
+    again = classifier(device).fit(np.concatenate([X, extra]), np.append(Y, 3))
+    touched = {int(m) for m in again.partition_.spread[again._buckets[-1]]}
+    a, b = fitted.scores(INPUTS).values, again.scores(INPUTS).values
+    verdicts["a sample added"] = {m for m in range(16) if not np.array_equal(a[:, m], b[:, m])} == touched
+    verdicts["updated"] = np.array_equal(fitted.update(add=(extra, [3])).scores(INPUTS).values, b)
+    verdicts["killed and resumed"] = resumed(device)
+    for name in ("a sample added", "updated", "killed and resumed"):
+        print(f"{name}: {'equal bits' if verdicts[name] else 'DIFFERENT'}")
+    verdict = "ISOLATED" if all(verdicts.values()) else "NOT ISOLATED"
+    print(f"verdict on {devices.describe(devices.find(device))}: {verdict}")
+    sys.exit(0 if all(verdicts.values()) else 3)
+
+
+if __name__ == "__main__":
+    main()

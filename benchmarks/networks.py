@@ -1,0 +1,261 @@
+"""Deep ensembles: how long training takes, where the time goes, and what a plain loop takes.
+
+python -m benchmarks.networks cpu                             a member on the CPU against a plain loop (make bench)
+python -m benchmarks.networks step                            on a GPU: a step, its share of the floor, its parts
+python -m benchmarks.networks loader --data cifar10.npz       on a GPU: one member after another through a DataLoader
+python -m benchmarks.networks run --data cifar10.npz --k 250  on a GPU: the whole ensemble, with certified fractions
+
+The .npz file holds x_train, y_train, x_test, y_test; images are (n, height, width[, channels]) of 8 bits.
+"""
+
+import argparse
+import time
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+import runoff
+from runoff.members import seeds_of
+from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, courses, devices, networks, slots
+
+TERAFLOPS = 790e12  # bf16, dense, as measured with a large product on an H200
+PARTS = {
+    "convolutions": ("xmma", "cutlass", "nvjet", "gemm", "splitK", "cask", "Padding"),
+    "normalisation": ("moments", "settle", "apply"),
+    "update and casts": ("multi_tensor",),
+}
+
+
+def random_data(n, shape, seed=0):
+    draws = np.random.default_rng(seed)
+    return draws.integers(0, 256, (n, *shape), dtype=np.uint8), draws.integers(0, 10, n)
+
+
+def job(member, rows, X, y):
+    return Job(member, 0, seeds_of(0, member, 1)[0], X, rows, y[rows])
+
+
+def floor(batch, shape):
+    """Floating-point operations of a step of Network-in-Network, forward and twice that backward."""
+    height, width, channels = shape
+    total, n_in, pixels = 0, channels, height * width
+    for i, (size, n_out) in enumerate([(5, 192), (1, 160), (1, 96), (5, 192), (1, 192), (1, 192), (3, 192)]):
+        if i in (3, 6):
+            height, width = (height + 1) // 2, (width + 1) // 2
+            pixels = height * width
+        total += 2 * pixels * size * size * n_in * n_out
+        n_in = n_out
+    total += 2 * 2 * pixels * 192 * 192
+    return 3 * batch * total
+
+
+def step():
+    from torch.profiler import ProfilerActivity, profile
+
+    from runoff.torch._graphs import GraphSlot
+
+    device, recipe, shape = devices.find("cuda"), RECIPES["paper"], (32, 32, 3)
+    X, y = random_data(4000, shape)
+    with devices.repeatable("bf16", device):
+        in_flight = []
+        for member in range(5):
+            slot = GraphSlot(networks.network_in_network, recipe, "bf16", shape, 10, device)
+            slot.capture(128, 1000, torch.uint8)
+            in_flight.append(slot)
+            for _ in range(2):
+                for each in in_flight:
+                    with torch.cuda.stream(each.stream):
+                        each.load(each.prepare(job(member, np.arange(1000), X, y)))
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                for _ in range(300):
+                    for each in in_flight:
+                        with torch.cuda.stream(each.stream):
+                            each.run()
+                torch.cuda.synchronize()
+                seconds = (time.perf_counter() - start) / 300 / len(in_flight)
+            share = floor(128, shape) / TERAFLOPS / seconds
+            print(f"{member + 1} in flight: {1e3 * seconds:.3f} ms a step, {share:.0%} of the floor", flush=True)
+        in_flight[0].clock.zero_()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            for _ in range(5):
+                with torch.cuda.stream(in_flight[0].stream):
+                    in_flight[0].run()
+            torch.cuda.synchronize()
+    kernels = [(e.self_device_time_total / 5, e.count / 5, e.key) for e in profiled.key_averages()]
+    print(f"one step alone: {sum(k[0] for k in kernels):.0f} us in {sum(k[1] for k in kernels):.0f} kernels")
+    left = list(kernels)
+    for name, words in PARTS.items():
+        own = [k for k in left if any(word in k[2] for word in words)]
+        left = [k for k in left if k not in own]
+        print(f"  {name}: {sum(k[0] for k in own):.0f} us in {sum(k[1] for k in own):.0f} kernels")
+    print(f"  augmentation, loss, the rest: {sum(k[0] for k in left):.0f} us in {sum(k[1] for k in left):.0f} kernels")
+    for micros, count, name in sorted(kernels, reverse=True)[:30]:
+        print(f"    {micros:6.1f} us x{count:.0f} {name[:100]}")
+
+
+class Images(torch.utils.data.Dataset):
+    """Images through PIL, as in most training scripts: crop, mirror, to tensor, normalise."""
+
+    def __init__(self, images, labels, recipe):
+        from PIL import Image
+
+        self.images = [Image.fromarray(image) for image in images]
+        self.labels, self.recipe = labels, recipe
+        mean, std = slots.statistics(images)
+        self.mean, self.std = torch.from_numpy(mean)[:, None, None], torch.from_numpy(std)[:, None, None]
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, i):
+        from PIL import ImageOps
+
+        image, pad = self.images[i], self.recipe.crop
+        if pad:
+            dx, dy = np.random.randint(0, 2 * pad + 1, 2)  # noqa: NPY002
+            image = ImageOps.expand(image, pad).crop((dx, dy, dx + image.width, dy + image.height))
+        if self.recipe.flip and np.random.rand() < 0.5:  # noqa: NPY002
+            image = ImageOps.mirror(image)
+        x = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1).float()
+        return (x - self.mean) / self.std, int(self.labels[i])
+
+
+def loader(data, k, epochs, members):
+    """Seconds for a whole member, from a few epochs of a few members."""
+    X, y = data["x_train"], data["y_train"].astype(np.int64)
+    recipe, seconds = RECIPES["paper"], []
+    buckets = X.reshape(len(X), -1).sum(1, dtype=np.int64) % k
+    for member in range(members):
+        rows = np.flatnonzero(buckets == member)
+        part = Images(X[rows], y[rows], recipe)
+        network = networks.network_in_network((3, 32, 32), 10).cuda()
+        usable, networks._fused.usable = networks._fused.usable, lambda _: False  # plain layers of PyTorch
+        optimizer = torch.optim.SGD(network.parameters(), 0.1, 0.9, 0, 5e-4, nesterov=True)
+        batches = torch.utils.data.DataLoader(part, recipe.batch_size, shuffle=True, num_workers=1)
+        for epoch in range(epochs + 1):
+            if epoch == 1:  # the first warms up
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+            for x, labels in batches:
+                loss = F.cross_entropy(network(x.cuda()), labels.cuda())
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        torch.cuda.synchronize()
+        seconds.append((time.perf_counter() - start) / epochs * recipe.epochs)
+        networks._fused.usable = usable
+    mean = float(np.mean(seconds))
+    print(
+        f"plain loop, fp32, DataLoader with one worker: {mean:.1f} s a member ({epochs} epochs of {members} members, "
+        f"scaled to {recipe.epochs}); {k} members {mean * k / 3600:.2f} h",
+        flush=True,
+    )
+    return mean * k
+
+
+def run(data, k, recipe, budgets, out, in_flight, n_seeds=1):
+    X, y, inputs, truth = (data[name] for name in ("x_train", "y_train", "x_test", "y_test"))
+    n_classes = int(y.max()) + 1
+    classifier = TorchClassifier(
+        "nin", recipe, n_partitions=k, classes=range(n_classes), hash="pixel-sum", in_flight=in_flight, n_seeds=n_seeds
+    )
+    start = time.perf_counter()
+    classifier.fit(X, y, score=inputs)
+    ballots = classifier.scores(inputs)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    steps = sum(classifier._recipe.steps_of(n) for n in classifier.member_sizes_ if n > 1) * n_seeds
+    print(
+        f"k = {k}: {seconds:.1f} s to train {k * n_seeds} networks and score {len(inputs)} inputs, "
+        f"{1e3 * seconds / steps:.3f} ms a step all in all, {steps} steps, memory "
+        f"{torch.cuda.max_memory_reserved() / 2**30:.1f} GiB",
+        flush=True,
+    )
+    members = (ballots.values.argmax(-1) == truth[:, None]).mean()
+    print(f"members right on average: {members:.2%}")
+    for election in ("plurality", "runoff"):
+        certificates = runoff.certify(ballots, election=election, bound="paper")
+        right = 100 * runoff.certified_accuracy(certificates, truth, [0, *budgets])
+        told = "/".join(f"{value:.2f}" for value in right[1:])
+        print(f"{election}: clean {right[0]:.2f}, at {'/'.join(map(str, budgets))} edits {told}", flush=True)
+    if out:
+        np.savez_compressed(out, ballots=runoff.rank(ballots.values), y=truth)
+    return seconds
+
+
+def cpu():
+    """Two members of each kind, our trainer against a plain loop doing the same work."""
+    draws = np.random.default_rng(0)
+    for name, network, shape, epochs in (
+        ("small, 28x28", networks.small, (28, 28, 1), 10),
+        ("Network-in-Network, 16x16", networks.network_in_network, (16, 16, 3), 6),
+    ):
+        X = draws.integers(0, 256, (600, *shape), dtype=np.uint8)
+        y = draws.integers(0, 10, 600)
+        recipe = Recipe(epochs=epochs, batch_size=64, crop=2, flip=True)
+        jobs = [job(m, np.arange(m * 150, m * 150 + 150), X, y) for m in range(4)]
+        trainer = Trainer(network, recipe, shape, 10, device="cpu")
+        ratios = []
+        for _ in range(3):
+            start = time.perf_counter()
+            list(trainer.train(jobs))
+            ours = time.perf_counter() - start
+            start = time.perf_counter()
+            for each in jobs:
+                plain(each, network, recipe)
+            ratios.append((time.perf_counter() - start) / ours)
+        told = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
+        print(f"CPU, {name}: {ours / 4:.2f} s a member, a plain loop takes {told} times as long (at least 1)")
+
+
+def plain(each, network, recipe):
+    """A module, an optimiser and a loop over batches, with PyTorch's own settings."""
+    images = each.images()
+    mean, std = (torch.from_numpy(value) for value in slots.statistics(images))
+    course = courses.draw(recipe, len(images), images.shape[1:], each.source)
+    module = network((images.shape[3], *images.shape[1:3]), 10)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1, 0.9, 0, 5e-4, nesterov=True)
+    frame = F.pad(torch.from_numpy(images), (0, 0, 2, 2, 2, 2))
+    height, width = images.shape[1:3]
+    for rows, shifts, flips in zip(course.rows, course.shifts, course.flips, strict=True):
+        batch = torch.stack(
+            [frame[row, dy : dy + height, dx : dx + width] for row, (dy, dx) in zip(rows, shifts, strict=True)]
+        )
+        batch = torch.where(torch.from_numpy(flips)[:, None, None, None], batch.flip(2), batch)
+        x = ((batch.float() - mean) / std).permute(0, 3, 1, 2)
+        loss = F.cross_entropy(module(x), torch.from_numpy(each.labels[rows]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["cpu", "step", "loader", "run"])
+    parser.add_argument("--data")
+    parser.add_argument("--k", type=int, default=250)
+    parser.add_argument("--recipe", default="paper")
+    parser.add_argument("--budgets", type=int, nargs="+", default=[5, 10, 15, 18, 20])
+    parser.add_argument("--epochs", type=int, default=20, help="of each member in the plain loop")
+    parser.add_argument("--members", type=int, default=2, help="in the plain loop")
+    parser.add_argument("--in-flight", type=int)
+    parser.add_argument("--n-seeds", type=int, default=1)
+    parser.add_argument("--out", help="ballots and labels as .npz")
+    given = parser.parse_args()
+    if given.what == "cpu":
+        cpu()
+    elif given.what == "step":
+        step()
+    else:
+        with np.load(given.data) as file:
+            data = dict(file)
+        if given.what == "loader":
+            loader(data, given.k, given.epochs, given.members)
+        else:
+            run(data, given.k, given.recipe, given.budgets, given.out, given.in_flight, given.n_seeds)
+
+
+if __name__ == "__main__":
+    main()

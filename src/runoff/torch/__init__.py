@@ -1,0 +1,27 @@
+"""Deep ensembles: certified predictions from networks in PyTorch."""
+
+try:
+    import safetensors  # noqa: F401
+    import torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(f"runoff.torch needs {error.name}. Install it with: pip install runoff[torch]") from None
+
+from runoff.torch.checkpoints import Checkpoints
+from runoff.torch.classifier import TorchClassifier
+from runoff.torch.networks import NETWORKS, NetworkInNetwork, SmallNetwork
+from runoff.torch.recipes import RECIPES, Recipe
+from runoff.torch.slots import Job
+from runoff.torch.trainer import Trained, Trainer
+
+__all__ = [
+    "NETWORKS",
+    "RECIPES",
+    "Checkpoints",
+    "Job",
+    "NetworkInNetwork",
+    "Recipe",
+    "SmallNetwork",
+    "TorchClassifier",
+    "Trained",
+    "Trainer",
+]

@@ -1,0 +1,239 @@
+"""Triton kernels for batch norm, ReLU and pooling in one go, over activations as rows of channels.
+
+Batch norm, ReLU and pooling only read and write memory, so each kernel here reads an activation once. Sums are made in
+two stages, first over blocks of rows and then over the blocks, in an order that depends on the shape alone: no atomics,
+nothing tuned by time, so the bits are the same in whatever company they run.
+"""
+
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def patches(
+    x, out, n_rows, height, width, n_columns,
+    SIZE: tl.constexpr, CHANNELS: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """The SIZE x SIZE surroundings of each pixel as a row of n_columns numbers, zero beyond the edges and the end.
+
+    CHANNELS is 1, 2, 4 or 8, so that the channels of a pixel are loaded at once.
+    """
+    r = tl.program_id(0) * BP + tl.arange(0, BP)
+    k = tl.arange(0, BK)
+    pixel = k // CHANNELS
+    h = ((r // width) % height)[:, None] + (pixel // SIZE)[None, :] - SIZE // 2
+    w = (r % width)[:, None] + (pixel % SIZE)[None, :] - SIZE // 2
+    there = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (pixel < SIZE * SIZE)[None, :]
+    at = (((r // (width * height))[:, None] * height + h) * width + w) * CHANNELS + (k % CHANNELS)[None, :]
+    v = tl.load(x + at, mask=there & (r < n_rows)[:, None], other=0.0)
+    mask = (r < n_rows)[:, None] & (k < n_columns)[None, :]
+    tl.store(out + r[:, None] * n_columns + k[None, :], v, mask=mask)
+
+
+@triton.jit
+def moments(x, sums, n_rows, n_channels, rows_each, BP: tl.constexpr, BC: tl.constexpr):
+    """Sums and sums of squares over a block of rows, (blocks, 2, channels)."""
+    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the end is what was written last, and still in the cache
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < n_channels
+    total = tl.zeros([BP, BC], tl.float32)
+    square = tl.zeros([BP, BC], tl.float32)
+    for start in range(0, rows_each, BP):
+        r = block * rows_each + start + tl.arange(0, BP)
+        mask = (r < n_rows)[:, None] & inside[None, :]
+        v = tl.load(x + r[:, None] * n_channels + c[None, :], mask=mask, other=0.0).to(tl.float32)
+        total += v
+        square += v * v
+    tl.store(sums + block * 2 * n_channels + c, tl.sum(total, 0), mask=inside)
+    tl.store(sums + (block * 2 + 1) * n_channels + c, tl.sum(square, 0), mask=inside)
+
+
+@triton.jit
+def _total(sums, which, n_blocks, n_channels, c, inside, BP: tl.constexpr, BC: tl.constexpr):
+    total = tl.zeros([BP, BC], tl.float32)
+    for start in range(0, n_blocks, BP):
+        b = start + tl.arange(0, BP)
+        mask = (b < n_blocks)[:, None] & inside[None, :]
+        total += tl.load(sums + (b[:, None] * 2 + which) * n_channels + c[None, :], mask=mask, other=0.0)
+    return tl.sum(total, 0)
+
+
+@triton.jit
+def settle(
+    sums, gamma, beta, mean_so_far, var_so_far, norm, n_blocks, n_rows, n_channels, momentum, eps,
+    BP: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Mean, 1 / deviation, scale and shift of each channel, (4, channels), and the running statistics."""
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    inside = c < n_channels
+    n = n_rows.to(tl.float32)
+    mean = _total(sums, 0, n_blocks, n_channels, c, inside, BP, BC) / n
+    var = tl.maximum(_total(sums, 1, n_blocks, n_channels, c, inside, BP, BC) / n - mean * mean, 0.0)
+    rstd = 1.0 / tl.sqrt(var + eps)
+    scale = rstd * tl.load(gamma + c, mask=inside, other=0.0)
+    shift = tl.load(beta + c, mask=inside, other=0.0) - mean * scale
+    tl.store(norm + c, mean, mask=inside)
+    tl.store(norm + n_channels + c, rstd, mask=inside)
+    tl.store(norm + 2 * n_channels + c, scale, mask=inside)
+    tl.store(norm + 3 * n_channels + c, shift, mask=inside)
+    before = tl.load(mean_so_far + c, mask=inside, other=0.0)
+    tl.store(mean_so_far + c, before + momentum * (mean - before), mask=inside)
+    before = tl.load(var_so_far + c, mask=inside, other=0.0)
+    tl.store(var_so_far + c, before + momentum * (var * (n / (n - 1.0)) - before), mask=inside)
+
+
+@triton.jit
+def apply(x, norm, out, n_rows, n_channels, BP: tl.constexpr, BC: tl.constexpr):
+    """relu(x * scale + shift)."""
+    r = tl.program_id(0) * BP + tl.arange(0, BP)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < n_channels
+    mask = (r < n_rows)[:, None] & inside[None, :]
+    scale = tl.load(norm + 2 * n_channels + c, mask=inside, other=0.0)
+    shift = tl.load(norm + 3 * n_channels + c, mask=inside, other=0.0)
+    at = r[:, None] * n_channels + c[None, :]
+    v = tl.load(x + at, mask=mask, other=0.0).to(tl.float32) * scale[None, :] + shift[None, :]
+    tl.store(out + at, tl.maximum(v, 0.0).to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def apply_pool(
+    x, norm, out, best, taps, n_out, height, width, n_channels,
+    MAX: tl.constexpr, KEEP: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """relu(x * scale + shift), pooled over 3 x 3 windows at every second place, with one row of padding.
+
+    For the largest, KEEP notes which of the nine places won and the x there: all that going back needs.
+    """
+    r = tl.program_id(0) * BP + tl.arange(0, BP)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < n_channels
+    out_width = (width + 1) // 2
+    out_height = (height + 1) // 2
+    wo = r % out_width
+    ho = (r // out_width) % out_height
+    image = r // (out_width * out_height)
+    scale = tl.load(norm + 2 * n_channels + c, mask=inside, other=0.0)
+    shift = tl.load(norm + 3 * n_channels + c, mask=inside, other=0.0)
+    top = tl.full([BP, BC], float("-inf"), tl.float32)
+    raw = tl.zeros([BP, BC], tl.float32)
+    tap = tl.zeros([BP, BC], tl.int32)
+    total = tl.zeros([BP, BC], tl.float32)
+    for i in tl.static_range(9):
+        h = 2 * ho - 1 + i // 3
+        w = 2 * wo - 1 + i % 3
+        there = (r < n_out) & (h >= 0) & (h < height) & (w >= 0) & (w < width)
+        mask = there[:, None] & inside[None, :]
+        at = ((image * height + h) * width + w)[:, None] * n_channels + c[None, :]
+        u = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
+        v = u * scale[None, :] + shift[None, :]
+        if MAX:
+            better = mask & (v > top)
+            top = tl.where(better, v, top)
+            raw = tl.where(better, u, raw)
+            tap = tl.where(better, i, tap)
+        else:
+            total += tl.where(mask, tl.maximum(v, 0.0), 0.0)
+    mask = (r < n_out)[:, None] & inside[None, :]
+    at = r[:, None] * n_channels + c[None, :]
+    if MAX:
+        tl.store(out + at, tl.maximum(top, 0.0).to(out.dtype.element_ty), mask=mask)
+        if KEEP:
+            tl.store(best + at, raw.to(best.dtype.element_ty), mask=mask)
+            tl.store(taps + at, tap.to(tl.uint8), mask=mask)
+    else:
+        tl.store(out + at, (total / 9.0).to(out.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _gradient(
+    grad, taps, r, c, n_rows, inside, height, width, n_channels, POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
+):  # fmt: skip
+    """What arrives at each place before ReLU: from the same place (0), the windows it won (1), all its windows (2)."""
+    if POOL == 0:
+        mask = (r < n_rows)[:, None] & inside[None, :]
+        return tl.load(grad + r[:, None] * n_channels + c[None, :], mask=mask, other=0.0).to(tl.float32)
+    g = tl.zeros([BP, BC], tl.float32)
+    out_width = (width + 1) // 2
+    out_height = (height + 1) // 2
+    w = r % width
+    h = (r // width) % height
+    image = r // (width * height)
+    for i in tl.static_range(4):
+        ho = h // 2 + i // 2
+        wo = w // 2 + i % 2
+        there = (r < n_rows) & (ho < out_height) & (wo < out_width)
+        there = there & (h % 2 >= i // 2) & (w % 2 >= i % 2)  # even places lie in one window, odd ones in two
+        mask = there[:, None] & inside[None, :]
+        at = ((image * out_height + ho) * out_width + wo)[:, None] * n_channels + c[None, :]
+        part = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
+        if POOL == 1:
+            tap = (h - 2 * ho + 1) * 3 + (w - 2 * wo + 1)
+            won = tl.load(taps + at, mask=mask, other=255).to(tl.int32)
+            part = tl.where(won == tap[:, None], part, 0.0)
+        g += part
+    if POOL == 2:
+        g = g / 9.0
+    return g
+
+
+@triton.jit
+def back_moments(
+    grad, taps, x, norm, sums, n_rows, height, width, n_channels, rows_each,
+    POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Sums over a block of rows of the gradient behind ReLU, and of it times the normalised x."""
+    block = tl.num_programs(0) - 1 - tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < n_channels
+    mean = tl.load(norm + c, mask=inside, other=0.0)[None, :]
+    rstd = tl.load(norm + n_channels + c, mask=inside, other=0.0)[None, :]
+    scale = tl.load(norm + 2 * n_channels + c, mask=inside, other=0.0)[None, :]
+    shift = tl.load(norm + 3 * n_channels + c, mask=inside, other=0.0)[None, :]
+    total = tl.zeros([BP, BC], tl.float32)
+    along = tl.zeros([BP, BC], tl.float32)
+    for start in range(0, rows_each, BP):
+        r = block * rows_each + start + tl.arange(0, BP)
+        mask = (r < n_rows)[:, None] & inside[None, :]
+        v = tl.load(x + r[:, None] * n_channels + c[None, :], mask=mask, other=0.0).to(tl.float32)
+        g = _gradient(grad, taps, r, c, n_rows, inside, height, width, n_channels, POOL, BP, BC)
+        g = tl.where(mask & (v * scale + shift > 0.0), g, 0.0)
+        total += g
+        along += g * ((v - mean) * rstd)
+    tl.store(sums + block * 2 * n_channels + c, tl.sum(total, 0), mask=inside)
+    tl.store(sums + (block * 2 + 1) * n_channels + c, tl.sum(along, 0), mask=inside)
+
+
+@triton.jit
+def back_settle(sums, slopes, n_blocks, n_channels, BP: tl.constexpr, BC: tl.constexpr):
+    """The gradients of beta and gamma, (2, channels)."""
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    inside = c < n_channels
+    tl.store(slopes + c, _total(sums, 0, n_blocks, n_channels, c, inside, BP, BC), mask=inside)
+    tl.store(slopes + n_channels + c, _total(sums, 1, n_blocks, n_channels, c, inside, BP, BC), mask=inside)
+
+
+@triton.jit
+def back_apply(
+    grad, taps, x, norm, slopes, out, n_rows, height, width, n_channels,
+    POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """The gradient of x."""
+    r = tl.program_id(0) * BP + tl.arange(0, BP)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < n_channels
+    mask = (r < n_rows)[:, None] & inside[None, :]
+    mean = tl.load(norm + c, mask=inside, other=0.0)[None, :]
+    rstd = tl.load(norm + n_channels + c, mask=inside, other=0.0)[None, :]
+    scale = tl.load(norm + 2 * n_channels + c, mask=inside, other=0.0)[None, :]
+    shift = tl.load(norm + 3 * n_channels + c, mask=inside, other=0.0)[None, :]
+    n = n_rows.to(tl.float32)
+    part = tl.load(slopes + c, mask=inside, other=0.0)[None, :] / n
+    along = tl.load(slopes + n_channels + c, mask=inside, other=0.0)[None, :] / n
+    at = r[:, None] * n_channels + c[None, :]
+    v = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
+    g = _gradient(grad, taps, r, c, n_rows, inside, height, width, n_channels, POOL, BP, BC)
+    g = tl.where(mask & (v * scale + shift > 0.0), g, 0.0)
+    tl.store(out + at, (scale * (g - part - (v - mean) * rstd * along)).to(out.dtype.element_ty), mask=mask)

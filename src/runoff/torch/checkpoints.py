@@ -1,0 +1,194 @@
+"""Checkpoints: each trained network in a file of its own, written whole, and used again only for the same network.
+
+A network is the same if everything it follows from is: its samples and labels, its seeds, the recipe, the network's
+architecture, the device and the version of PyTorch. All of this goes into its identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from runoff.torch import devices
+from runoff.torch.networks import Factory
+from runoff.torch.slots import Job, State, array_digest, build
+from runoff.torch.trainer import Trained, Trainer
+
+FORMAT = "runoff network 1"
+SCORES = "scores"  # beside the weights, where inputs were given
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be used: one sentence says why."""
+
+
+def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
+    """A digest of what a factory builds: its tensors' names and shapes, its layers, its source where there is any."""
+    module = build(factory, shape, n_classes, np.random.SeedSequence(0))
+    try:
+        source = inspect.getsource(type(module))
+    except (OSError, TypeError):
+        source = ""
+    tensors = [(name, tuple(value.shape), str(value.dtype)) for name, value in module.state_dict().items()]
+    told = json.dumps([type(module).__qualname__, repr(module), tensors, source])
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+class Identities:
+    """The identities of the networks of one trainer."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self._common = [
+            FORMAT,
+            trainer.recipe.to_dict(),
+            trainer.precision,
+            devices.describe(trainer.device),
+            torch.__version__,
+            np.__version__,
+            list(trainer.shape),
+            trainer.n_classes,
+            architecture(trainer.network, trainer.shape, trainer.n_classes),
+        ]
+
+    def of(self, job: Job) -> str:
+        """A digest of all that this network follows from."""
+        images = job.images()
+        own = [
+            job.member,
+            job.seed,
+            job.source.entropy,
+            list(job.source.spawn_key),
+            array_digest(images),
+            array_digest(job.labels),
+        ]
+        return hashlib.sha256(json.dumps([self._common, own], default=str).encode()).hexdigest()
+
+
+class Kept:
+    """Networks kept in memory, so that what is finished survives an error in another member."""
+
+    def __init__(self) -> None:
+        self._networks: dict[str, Trained] = {}
+
+    def get(self, job: Job, identity: str, asked: str | None) -> Trained | None:  # noqa: ARG002
+        """A network, if it is there; its scores only if they are for these inputs."""
+        found = self._networks.get(identity)
+        return None if found is None else found if found.asked == asked else replace(found, scores=None)
+
+    def put(self, trained: Trained, identity: str) -> None:
+        """Keep a network."""
+        self._networks[identity] = trained
+
+    def keep_only(self, identities: set[str]) -> None:
+        """Forget what is no longer of use."""
+        self._networks = {name: value for name, value in self._networks.items() if name in identities}
+
+
+class Checkpoints:
+    """Networks kept in a directory, one safetensors file each.
+
+    `weights=False` keeps scores only, for ensembles whose weights would fill a disk; `half=True` keeps them in half
+    precision. Whoever can write to the directory can change predictions; what is read is never executed.
+    """
+
+    def __init__(self, path: str | Path, *, weights: bool = True, half: bool = False) -> None:
+        self.path, self.weights, self.half = Path(path), weights, half
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def file(self, member: int, seed: int) -> Path:
+        """Where a network is kept."""
+        return self.path / f"member-{member:06d}-seed-{seed:04d}.safetensors"
+
+    def get(self, job: Job, identity: str, asked: str | None) -> Trained | None:
+        """A network, if it is there and the same; one of another identity is trained again and written over.
+
+        Its scores come along only if they are for these inputs.
+        """
+        file = self.file(job.member, job.seed)
+        if not file.exists():
+            return None
+        metadata, state = read(file)
+        if metadata.get("identity") != identity:
+            return None
+        scores = state.pop(SCORES, None)
+        if metadata["asked"] != (asked or ""):
+            scores = None
+        if not state and scores is None:
+            return None
+        return Trained(
+            job.member,
+            job.seed,
+            state,
+            None if scores is None else scores.float().numpy(),
+            metadata["asked"] or None,
+            metadata["refused"] or None,
+            float(metadata["seconds"]),
+        )
+
+    def put(self, trained: Trained, identity: str) -> None:
+        """Write a network to a temporary file, sync, rename: it is there whole or not at all."""
+        state = dict(trained.state) if self.weights else {}
+        if trained.scores is not None:
+            scores = torch.from_numpy(trained.scores)
+            state[SCORES] = scores.half() if self.half else scores
+        metadata = {
+            "format": FORMAT,
+            "identity": identity,
+            "asked": trained.asked or "",
+            "digest": digest(state),
+            "refused": trained.refused or "",
+            "seconds": f"{trained.seconds:.3f}",
+        }
+        write_bytes(self.file(trained.member, trained.seed), save(state, metadata))
+
+    def keep_only(self, identities: set[str]) -> None:
+        """Files are kept: another fit may want them."""
+
+
+def digest(state: State) -> str:
+    """Of names, types, shapes and values."""
+    hashed = hashlib.sha256()
+    for name in sorted(state):
+        value = state[name].detach().contiguous()
+        hashed.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
+        hashed.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return hashed.hexdigest()
+
+
+def read(file: Path) -> tuple[dict[str, str], State]:
+    """A checkpoint's metadata and tensors, if it is whole."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            metadata = opened.metadata() or {}
+            state = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{file} cannot be read ({error}): remove it, and its member is trained again") from None
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{file} is no checkpoint of this release: use another directory, or remove it")
+    if metadata.get("digest") != digest(state):
+        raise CheckpointError(f"{file} was altered or damaged: remove it, and its member is trained again")
+    return metadata, state
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """A file that appears under its name only when it is complete and on disk."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

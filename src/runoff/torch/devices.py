@@ -1,0 +1,93 @@
+"""Devices: where members are trained, and the settings under which the same input gives the same bits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from runoff.torch.recipes import Recipe
+
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+FIXED = (":4096:8", ":16:8")  # with which cuBLAS gives the same bits on several streams
+
+# cuBLAS reads this when it starts, so it must be there before anything runs on a GPU.
+_late = torch.cuda.is_initialized() and os.environ.get(WORKSPACE) not in FIXED  # type: ignore[no-untyped-call]
+os.environ.setdefault(WORKSPACE, FIXED[0])
+
+
+class DeviceError(ValueError):
+    """A device that is not there, or cannot keep the guarantee."""
+
+
+def find(device: str | torch.device | None) -> torch.device:
+    """The device of that name, or the first GPU, or the CPU; refused if it cannot repeat itself bit for bit."""
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise DeviceError(f"device must be 'cpu', 'cuda' or 'cuda:N', got {device!r}") from None
+    if found.type == "cpu":
+        return torch.device("cpu")
+    if found.type != "cuda":
+        raise DeviceError(
+            f"device must be a CPU or a CUDA GPU, got {found.type!r}: its kernels promise no fixed order of sums, so "
+            "two trainings of one member could differ"
+        )
+    if not torch.cuda.is_available():
+        raise DeviceError(f"device {str(device)!r} is not there: PyTorch sees no CUDA GPU; use device='cpu'")
+    if found.index is not None and found.index >= torch.cuda.device_count():
+        raise DeviceError(f"device {str(device)!r} is not there: PyTorch sees {torch.cuda.device_count()} GPUs")
+    if _late or os.environ[WORKSPACE] not in FIXED:
+        raise DeviceError(
+            f"CUDA was started with {WORKSPACE}={'' if _late else os.environ[WORKSPACE]!r}, with which sums may differ "
+            f"from run to run: import runoff.torch before using the GPU, or set {WORKSPACE}={FIXED[0]}"
+        )
+    return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
+
+
+def describe(device: torch.device) -> str:
+    """What a checkpoint remembers of where it was made: other hardware gives other last bits."""
+    return "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
+
+
+def precision_of(recipe: Recipe, device: torch.device) -> str:
+    """What "auto" means here."""
+    if recipe.precision != "auto":
+        return recipe.precision
+    return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+
+
+@contextmanager
+def repeatable(precision: str, device: torch.device) -> Iterator[None]:
+    """Deterministic kernels chosen by shape alone, one thread a member on the CPU; afterwards as before."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+        cudnn.deterministic,
+        cudnn.benchmark,
+        cudnn.allow_tf32,
+        matmul.allow_tf32,
+        matmul.allow_bf16_reduced_precision_reduction,
+        torch.get_num_threads(),
+    )
+    try:
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        cudnn.deterministic, cudnn.benchmark = True, False  # benchmark would choose kernels by the clock
+        cudnn.allow_tf32 = matmul.allow_tf32 = precision == "tf32"
+        matmul.allow_bf16_reduced_precision_reduction = False
+        torch.set_num_threads(1)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.utils.deterministic.fill_uninitialized_memory = before[2]  # type: ignore[attr-defined]
+        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = before[3:7]
+        matmul.allow_bf16_reduced_precision_reduction = before[7]
+        torch.set_num_threads(before[8])

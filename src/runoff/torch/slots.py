@@ -1,0 +1,298 @@
+"""Slots: the place on a device where one network at a time is trained.
+
+All tensors of a slot stay where they are, so that on a GPU the whole step (augmentation, forward, backward, update) is
+captured once and replayed for one network after another. Between two networks everything is set anew: weights, batch
+statistics, momentum, samples, draws. Nothing of the one before is left, and nothing beside it is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from runoff.hashing import plain_floats
+from runoff.members import alone
+from runoff.torch import augment, courses
+from runoff.torch.networks import Factory
+from runoff.torch.recipes import Recipe
+
+State = dict[str, Tensor]
+MEAN, STD = "input.mean", "input.std"  # beside the network's own tensors: how a member sees an input
+INPUTS = {"cpu": 64, "cuda": 512}  # scored at a time, always that many: the bits must not depend on how many are asked
+
+_building = threading.Lock()  # factories draw from global random numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One network to train: a member's own samples, by content, and where its random numbers come from."""
+
+    member: int
+    seed: int
+    source: np.random.SeedSequence
+    samples: NDArray[Any] = field(repr=False)  # of all members
+    rows: NDArray[np.int64] = field(repr=False)  # its own
+    labels: NDArray[np.int64] = field(repr=False)  # of its own
+
+    def images(self) -> NDArray[Any]:
+        """Its samples in a form that follows from them alone: bytes where all are whole and in range, else floats."""
+        own = self.samples[self.rows]
+        return own if own.dtype == np.uint8 else compact(own)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What a network starts from."""
+
+    job: Job
+    course: courses.Course
+    tensors: dict[str, Tensor] = field(repr=False)
+    state: State = field(repr=False)
+
+
+def array_digest(array: Any) -> str:
+    """Of type, shape and values."""
+    head = f"{array.dtype.str} {array.shape} ".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def compact(values: NDArray[Any]) -> NDArray[Any]:
+    """Bytes where all values are whole numbers from 0 to 255, else float32 with one zero and one NaN."""
+    floats = plain_floats(values)
+    if ((floats >= 0) & (floats <= 255) & (floats == np.floor(floats))).all():
+        return floats.astype(np.uint8)
+    with np.errstate(over="ignore"):
+        return floats.astype(np.float32)
+
+
+def statistics(images: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and standard deviation of each channel; a channel that never changes is left as it is."""
+    flat = images.reshape(-1, images.shape[-1])
+    if flat.dtype == np.uint8:  # exact: no order of summing to think of
+        counts = np.stack([np.bincount(channel, minlength=256) for channel in flat.T])
+        values = np.arange(256)
+        total, square = (counts * values).sum(1), (counts * values**2).sum(1)
+        mean = total / len(flat)
+        var = (square * len(flat) - total**2) / len(flat) ** 2
+    else:
+        with np.errstate(all="ignore"):
+            mean, var = flat.mean(axis=0, dtype=np.float64), flat.var(axis=0, dtype=np.float64)
+    std = np.sqrt(var)
+    return mean.astype(np.float32), np.where(std > 0, std, 1.0).astype(np.float32)
+
+
+def build(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
+    """A network with first weights from a source, whatever global random numbers are at."""
+    torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
+    with _building, torch.random.fork_rng(devices=[]), alone(source):
+        torch.default_generator.manual_seed(int(source.generate_state(1, np.uint64)[0] >> 1))
+        module = factory(torch_shape, n_classes)
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"network must give an nn.Module, got {type(module).__name__}")
+    return module
+
+
+class Slot:
+    """One network at a time, on one device."""
+
+    def __init__(
+        self, factory: Factory, recipe: Recipe, precision: str, shape: tuple[int, ...], n_classes: int, device: Any
+    ) -> None:
+        self.factory, self.recipe, self.precision = factory, recipe, precision
+        self.shape, self.n_classes, self.device = shape, n_classes, device
+        module = build(factory, shape, n_classes, np.random.SeedSequence(0))
+        # Only for networks that ask for it: some layers of PyTorch have had wrong gradients in this format.
+        self.channels_last = len(shape) == 3 and getattr(module, "channels_last", False)
+        format_ = torch.channels_last if self.channels_last else torch.contiguous_format
+        self.module = module.to(device=device, memory_format=format_).train()  # type: ignore[call-overload]
+        self.state: State = dict(self.module.state_dict(keep_vars=False))
+        self.lr = torch.zeros((), device=device)
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        decay = recipe.weight_decay
+        self.optimizer: torch.optim.Optimizer
+        if recipe.optimizer == "sgd":
+            self.optimizer = torch.optim.SGD(
+                parameters, self.lr, recipe.momentum, 0, decay, recipe.nesterov and recipe.momentum > 0, fused=True
+            )
+        else:
+            self.optimizer = torch.optim.AdamW(parameters, self.lr, weight_decay=decay, fused=True)
+        self.clock = torch.zeros(1, dtype=torch.int64, device=device)
+        self.mean = torch.zeros(shape[-1], device=device)
+        self.std = torch.ones(shape[-1], device=device)
+        self.images = self.labels = torch.empty(0)
+        self.tables: dict[str, Tensor] = {}
+        self.job: Job | None = None
+        self.course: courses.Course | None = None
+        self.done = self.steps = 0
+        self.draws_numbers = False  # whether layers draw from the global generator
+        self.begun = 0.0
+
+    # -- one step ------------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Augmentation, forward, backward, update, for the batch that the clock points at."""
+        draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items()}
+        labels = self.labels[draws["rows"]]
+        x = augment.batch(self.images, draws, self.recipe, self.mean, self.std)
+        with self.arithmetic():
+            logits = self.module(self._arranged(x))
+        smoothing = self.recipe.label_smoothing
+        loss = F.cross_entropy(logits.float(), labels, label_smoothing=smoothing)
+        if "shares" in draws:
+            other = F.cross_entropy(logits.float(), labels.flip(0), label_smoothing=smoothing)
+            loss = draws["shares"] * loss + (1 - draws["shares"]) * other
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.lr.copy_(draws["rates"])
+        self.optimizer.step()
+        self.clock += 1
+
+    def _arranged(self, x: Tensor) -> Tensor:
+        return x if self.channels_last or x.ndim != 4 else x.contiguous()
+
+    def arithmetic(self) -> Any:
+        """The precision of the network's own operations."""
+        if self.precision != "bf16":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16)
+
+    def advance(self) -> None:
+        """The next step of the network that is loaded."""
+        if self.draws_numbers and self.course is not None:
+            self.generator().manual_seed(int(self.course.seeds[self.done]))
+        self.run()
+        self.done += 1
+
+    def run(self) -> None:
+        """Take the step: here as it is, on a GPU as a captured graph."""
+        self.step()
+
+    def generator(self) -> torch.Generator:
+        """That layers such as dropout draw from."""
+        return torch.default_generator
+
+    # -- one network after another -------------------------------------------------------------------------------------
+
+    def warm_up(self, batch: int) -> None:
+        """A step on nothing, so that the optimiser's tensors are there."""
+        size = {name: value[:1].copy() for name, value in self._blank(batch).tables().items()}
+        self.images = torch.zeros((1, *self._padded_shape()), dtype=torch.uint8, device=self.device)
+        self.labels = torch.zeros(1, dtype=torch.int64, device=self.device)
+        self.tables = {name: torch.from_numpy(value).to(self.device) for name, value in size.items()}
+        self.clock.zero_()
+        self.step()
+
+    def try_out(self, batch: int) -> None:
+        """Warm up, and see whether layers draw numbers. Only while nothing else runs: the generator is global."""
+        before = self.generator().get_state()
+        self.warm_up(batch)
+        self.draws_numbers = not torch.equal(before, self.generator().get_state())
+
+    def _blank(self, batch: int) -> courses.Course:
+        course = courses.draw(self.recipe, max(2, batch), self.shape, np.random.SeedSequence(0))
+        course.rows[:] = 0
+        return course
+
+    def _padded_shape(self) -> tuple[int, ...]:
+        if len(self.shape) == 1:
+            return self.shape
+        return (self.shape[0] + 2 * self.recipe.crop, self.shape[1] + 2 * self.recipe.crop, self.shape[2])
+
+    def prepare(self, job: Job) -> Prepared:
+        """Everything a new network starts from, on the host. It reads nothing that changes, so it may be done ahead."""
+        images = job.images()
+        course = courses.draw(self.recipe, len(images), self.shape, job.source)
+        fresh = build(self.factory, self.shape, self.n_classes, courses.initial_seed(job.source))
+        mean, std = statistics(images)
+        arrays = {"images": images, "labels": job.labels, "mean": mean, "std": std, **course.tables()}
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}
+        tensors["images"] = augment.padded(tensors["images"], self.recipe)
+        return Prepared(job, course, tensors, fresh.state_dict())
+
+    def load(self, prepared: Prepared) -> None:
+        """Set everything for a new network."""
+        self.job, self.course, self.done, self.begun = prepared.job, prepared.course, 0, time.perf_counter()
+        self.steps = len(self.course.rates)
+        self._fill(dict(prepared.tensors))
+        self.set_state(prepared.state)
+        for state in self.optimizer.state.values():
+            for value in state.values():
+                if isinstance(value, Tensor):
+                    value.zero_()
+        self.clock.zero_()
+
+    def _fill(self, arrays: dict[str, Tensor]) -> None:
+        self.images, self.labels = arrays.pop("images"), arrays.pop("labels")
+        self.mean, self.std = arrays.pop("mean"), arrays.pop("std")
+        self.tables = arrays
+
+    def set_state(self, state: State) -> None:
+        """Weights and statistics of a network, by name."""
+        if state.keys() - {MEAN, STD} != self.state.keys():
+            odd = sorted((state.keys() - {MEAN, STD}) ^ self.state.keys())
+            raise ValueError(f"the network has changed: {odd[0]!r} is only in one of the two")
+        with torch.no_grad():
+            for name, value in self.state.items():
+                if value.shape != state[name].shape:
+                    shapes = f"{tuple(value.shape)}, not {tuple(state[name].shape)}"
+                    raise ValueError(f"the network has changed: {name!r} has shape {shapes}")
+                value.copy_(state[name], non_blocking=True)
+            if MEAN in state:
+                self.mean.copy_(state[MEAN], non_blocking=True)
+                self.std.copy_(state[STD], non_blocking=True)
+
+    def get_state(self) -> State:
+        """A copy on the host."""
+        return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in self._named()}
+
+    def _named(self) -> Iterator[tuple[str, Tensor]]:
+        yield from self.state.items()
+        yield MEAN, self.mean
+        yield STD, self.std
+
+    # -- scoring -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Batch statistics at rest."""
+        self.module.eval()
+        try:
+            with torch.no_grad(), self.arithmetic():
+                yield
+        finally:
+            self.module.train()
+
+    def score(self, inputs: Tensor) -> Tensor:
+        """Logits for inputs on the device, (n, classes), in blocks that are always full."""
+        block = INPUTS[self.device.type]
+        scores = torch.empty(len(inputs), self.n_classes, device=self.device)
+        question = torch.zeros((block, *self.shape), dtype=inputs.dtype, device=self.device)
+        for start in range(0, len(inputs), block):
+            part = inputs[start : start + block]
+            question[: len(part)], question[len(part) :] = part, 0
+            scores[start : start + block] = self.answer(question)[: len(part)]
+        return scores
+
+    def answer(self, question: Tensor) -> Tensor:
+        """Logits for one full block."""
+        with self.evaluating():
+            return self._logits((question.float() - self.mean) / self.std)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        if x.ndim == 4:
+            x = x.permute(0, 3, 1, 2)
+        logits: Tensor = self.module(self._arranged(x)).float()
+        if self.recipe.test_flip:
+            logits = (logits + self.module(self._arranged(x.flip(3))).float()) / 2
+        return logits

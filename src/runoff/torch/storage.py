@@ -1,0 +1,102 @@
+"""A fitted TorchClassifier as a directory: networks in safetensors, and a manifest with the SHA-256 of every file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as parse
+from safetensors.torch import save as dump
+
+from runoff import storage
+from runoff.storage import StorageError
+from runoff.torch import networks
+from runoff.torch.checkpoints import architecture
+from runoff.torch.classifier import NetworkMember, TorchClassifier
+from runoff.torch.networks import Factory
+from runoff.torch.recipes import Recipe
+
+FORMAT, VERSION = "runoff torch classifier", 1
+
+
+def save(classifier: TorchClassifier, path: Path) -> None:
+    """Write to a temporary directory beside `path`, sync, rename: it is there whole or not at all."""
+    if not isinstance(classifier.partition_.hash, str):
+        raise ValueError("a classifier whose hash is a function cannot be saved: the function would be lost")
+    trainer = classifier._trainer()
+    with storage.new_directory(path) as folder:
+        (folder / "members").mkdir()
+        storage.write_key(folder, classifier.partition_.key)
+        storage.write_array(folder / "classes.npy", classifier.classes_)
+        storage.write_array(folder / "member_sizes.npy", classifier.member_sizes_)
+        storage.write_array(folder / "shares.npy", np.stack([member.shares for member in classifier.members_]))
+        for member in classifier.members_:
+            for s, state in enumerate(member.fitted):
+                (folder / "members" / _name(member.index, s)).write_bytes(dump(state))
+        storage.write_manifest(
+            folder,
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                **storage.described(classifier),
+                "network": classifier.network if isinstance(classifier.network, str) else None,
+                "architecture": architecture(trainer.network, trainer.shape, trainer.n_classes),
+                "recipe": classifier._recipe.to_dict(),
+                "precision": trainer.precision,
+                "torch": torch.__version__,
+                "networks": [len(member.fitted) for member in classifier.members_],
+            },
+        )
+
+
+def load(kind: type[TorchClassifier], path: Path, network: Factory | None, device: Any) -> TorchClassifier:
+    """Check every file, then put the classifier together."""
+    path = path.resolve()
+    try:
+        manifest = storage.read_manifest(path, FORMAT, VERSION)
+        for name, digest in manifest["files"].items():
+            storage.checked(path, name, digest)
+        return _put_together(kind, path, manifest, network, device)
+    except StorageError:
+        raise
+    except Exception as error:  # whatever a hostile manifest may bring about
+        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {error}") from None
+
+
+def _put_together(
+    kind: type[TorchClassifier], path: Path, manifest: dict[str, Any], network: Factory | None, device: Any
+) -> TorchClassifier:
+    if network is None and manifest["network"] not in networks.NETWORKS:
+        raise StorageError(f"{path} holds networks of your own: give their function as load(path, network=...)")
+    recipe = Recipe.from_dict(manifest["recipe"])
+    settings = {"network": network or manifest["network"], "recipe": recipe, "device": device}
+    classifier = kind(**settings, **manifest["settings"])
+    storage.restore(classifier, path, manifest)
+    classifier._recipe, classifier._asked = recipe, None
+    trainer = classifier._trainer()
+    if architecture(trainer.network, trainer.shape, trainer.n_classes) != manifest["architecture"]:
+        raise StorageError(f"{path} was saved with another network than the one given: names, shapes or code differ")
+    shares = storage.read_array(path, "shares.npy", manifest)
+    counts = manifest["networks"]
+    n_members = classifier.partition_.n_members
+    if shares.shape != (n_members, len(classifier.classes_)) or len(counts) != n_members:
+        raise StorageError(
+            f"{path} has shares of shape {shares.shape} for {n_members} members: the manifest was altered"
+        )
+    classifier.members_ = [
+        NetworkMember(m, shares[m], tuple(_state(path, _name(m, s), manifest) for s in range(int(counts[m]))))
+        for m in range(n_members)
+    ]
+    return classifier
+
+
+def _name(member: int, seed: int) -> str:
+    return f"{member:06d}-{seed:04d}.safetensors"
+
+
+def _state(path: Path, name: str, manifest: dict[str, Any]) -> dict[str, torch.Tensor]:
+    name = f"members/{name}"
+    state: dict[str, torch.Tensor] = parse(storage.checked(path, name, manifest["files"][name]))
+    return state

@@ -1,0 +1,202 @@
+"""A network is a function of its own samples, seeds and recipe: bit for bit the same in any company."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from runoff.members import seeds_of
+from runoff.torch import Job, Recipe, TorchClassifier, Trainer, networks
+
+X, Y = load_digits(return_X_y=True)
+X = X.reshape(-1, 8, 8).astype(np.uint8)
+TEST = np.arange(len(Y)) % 5 == 0
+TRAIN_X, TRAIN_Y, TEST_X, TEST_Y = X[~TEST], Y[~TEST], X[TEST][:70], Y[TEST][:70]
+
+ALL = Recipe(
+    epochs=3, batch_size=32, lr=0.05, crop=1, flip=True, jitter=0.3, cutout=2, mixup=1.0, label_smoothing=0.1,
+    test_flip=True,
+)  # fmt: skip
+PLAIN = Recipe(epochs=2, batch_size=32, lr=0.05)
+PARTS = [np.arange(i, 900, 12)[: 12 + 8 * i] for i in range(8)]  # of different sizes, some below a batch
+
+
+class Dropping(nn.Module):
+    """Layers that draw from global random numbers while training."""
+
+    def __init__(self, shape, n_classes):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(int(np.prod(shape)), 32),
+            nn.BatchNorm1d(32),
+            nn.Dropout(0.5),
+            nn.Linear(32, n_classes),
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def jobs(members, samples=X[..., None], labels=Y, n_seeds=1):
+    return [
+        Job(m, s, source, samples, PARTS[m], labels[PARTS[m]])
+        for m in members
+        for s, source in enumerate(seeds_of(0, m, n_seeds))
+    ]
+
+
+def trained(members, network=networks.small, recipe=ALL, in_flight=1, **settings):
+    trainer = Trainer(network, recipe, (8, 8, 1), 10, device="cpu", in_flight=in_flight)
+    return {(t.member, t.seed): t for t in trainer.train(jobs(members, **settings), TEST_X[..., None])}
+
+
+def same(a, b):
+    assert a.state.keys() == b.state.keys()
+    return all(torch.equal(a.state[n], b.state[n]) for n in a.state) and np.array_equal(a.scores, b.scores)
+
+
+@pytest.mark.parametrize("network", [networks.small, networks.network_in_network, Dropping])
+@pytest.mark.parametrize("recipe", [ALL, PLAIN])
+def test_a_network_is_the_same_alone_in_groups_and_in_any_order(network, recipe):
+    together = trained(range(8), network, recipe, in_flight=2)
+    for company, in_flight in (([3], 1), ([5, 3], 2), ([7, 6, 5, 4, 3, 2, 1, 0], 3)):
+        for key, alone in trained(company, network, recipe, in_flight).items():
+            assert same(alone, together[key]), (key, company)
+
+
+def test_what_is_global_has_no_say_and_is_left_alone():
+    reference = trained([2], Dropping)
+    torch.manual_seed(99)
+    np.random.seed(99)  # noqa: NPY002
+    torch.set_num_threads(2)
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    again = trained([2], Dropping)
+    assert same(reference[2, 0], again[2, 0])
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert np.array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+    assert torch.get_num_threads() == 2
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_seeds_are_added_without_changing_those_that_are_there():
+    one, three = trained([1, 4]), trained([1, 4], n_seeds=3)
+    assert all(same(one[key], three[key]) for key in one)
+    assert not same(three[1, 0], three[1, 1])
+
+
+def test_samples_of_others_have_no_say():
+    other = X[..., None].copy()
+    own = np.zeros(len(other), bool)
+    own[PARTS[4]] = True
+    other[~own] = 255 - other[~own]
+    a, b = trained([4, 5], in_flight=2), trained([4, 5], in_flight=2, samples=other)
+    assert same(a[4, 0], b[4, 0])
+    assert not same(a[5, 0], b[5, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_the_type_of_the_array_has_no_say(dtype):
+    """Somebody's sample with a fraction makes floats of everybody's bytes."""
+    a, b = trained([3]), trained([3], samples=X[..., None].astype(dtype))
+    assert same(a[3, 0], b[3, 0])
+
+
+def states(classifier):
+    return [[tuple((n, v.numpy().tobytes()) for n, v in s.items()) for s in m.fitted] for m in classifier.members_]
+
+
+def changed(a, b):
+    return [m for m, (s, t) in enumerate(zip(states(a), states(b), strict=True)) if s != t]
+
+
+def classifier(**settings):
+    kept = {"n_partitions": 5, "spread": 2, "classes": range(10), "device": "cpu"}
+    return TorchClassifier("small", PLAIN, **kept | settings)
+
+
+@pytest.fixture(scope="module")
+def base():
+    return classifier().fit(TRAIN_X, TRAIN_Y)
+
+
+@pytest.mark.parametrize("edit", ["insert", "delete", "relabel"])
+def test_an_edit_touches_the_members_of_its_bucket_only(base, edit):
+    samples, labels, bucket = TRAIN_X, TRAIN_Y.copy(), base._buckets[0]
+    if edit == "insert":
+        samples, labels = np.concatenate([samples, np.full((1, 8, 8), 255, np.uint8)]), np.append(labels, 3)
+    elif edit == "delete":
+        samples, labels = samples[1:], labels[1:]
+    else:
+        labels[0] = (labels[0] + 1) % 10
+    again = classifier().fit(samples, labels)
+    if edit == "insert":
+        bucket = again._buckets[-1]
+    assert changed(base, again) == sorted(base.partition_.spread[bucket])
+
+
+def test_the_order_of_samples_does_not_matter(base):
+    order = np.random.default_rng(0).permutation(len(TRAIN_Y))
+    again = classifier(in_flight=3).fit(TRAIN_X[order], TRAIN_Y[order])
+    assert changed(base, again) == []
+    np.testing.assert_array_equal(base.scores(TEST_X).values, again.scores(TEST_X).values)
+
+
+def test_how_many_inputs_are_asked_does_not_matter(base):
+    whole = base.scores(TEST_X).values
+    parts = [base.scores(TEST_X[rows]).values for rows in (slice(0, 1), slice(1, 66), slice(66, 70))]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+
+
+def test_update_is_fit_on_the_new_data_and_trains_only_what_it_must(base):
+    samples, labels = np.concatenate([TRAIN_X[1:], TEST_X[:1]]), np.append(TRAIN_Y[1:], TEST_Y[0])
+    updated = classifier().fit(TRAIN_X, TRAIN_Y)
+    updated.update(add=(TEST_X[:1], TEST_Y[:1]), remove=(TRAIN_X[:1], torch.from_numpy(TRAIN_Y[:1])))
+    assert changed(updated, classifier().fit(samples, labels)) == []
+    assert sorted(updated.updated_members_) == changed(base, updated)
+
+
+RUN = """
+import sys, numpy as np
+from tests.test_torch_isolation import *
+fitted = classifier(checkpoints=sys.argv[1], n_seeds=2, progress=False).fit(TRAIN_X, TRAIN_Y)
+np.save(sys.argv[2], fitted.scores(TEST_X).values)
+"""
+
+
+def test_killed_at_any_moment_it_goes_on_to_the_same_result(tmp_path):
+    folder, out = tmp_path / "kept", tmp_path / "scores.npy"
+    command = [sys.executable, "-c", RUN, str(folder), str(out)]
+    killed = 0
+    for wait in (1, 4, 9):  # files that are there when it is killed
+        process = subprocess.Popen(command, start_new_session=True)
+        while process.poll() is None and len(list(folder.glob("*.safetensors"))) < wait:
+            time.sleep(0.005)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            killed += 1
+        process.wait()
+    assert killed >= 2
+    before = {file: file.stat().st_mtime_ns for file in folder.glob("*.safetensors")}
+    assert 9 <= len(before) < 20
+    subprocess.run(command, check=True)
+    assert all(file.stat().st_mtime_ns == stamp for file, stamp in before.items())
+    whole = classifier(n_seeds=2).fit(TRAIN_X, TRAIN_Y)
+    np.testing.assert_array_equal(np.load(out), whole.scores(TEST_X).values)
+
+
+def test_a_checkpoint_of_another_network_is_not_mistaken_for_this_one(tmp_path, base):
+    classifier(checkpoints=tmp_path).fit(TRAIN_X, (TRAIN_Y + 1) % 10)
+    again = classifier(checkpoints=tmp_path).fit(TRAIN_X, TRAIN_Y)
+    assert changed(base, again) == []
+    again = classifier(checkpoints=tmp_path)
+    again.set_params(recipe=dataclasses.replace(PLAIN, lr=0.04)).fit(TRAIN_X, TRAIN_Y)
+    assert len(changed(base, again)) == 10
