@@ -41,6 +41,7 @@ test-slow: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.classifier
+	$(BIN)/python -m benchmarks.networks cpu
 
 tightness: $(READY)
 	$(BIN)/python -m benchmarks.tightness

@@ -21,9 +21,9 @@ from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, courses
 
 TERAFLOPS = 790e12  # bf16, dense, as measured with a large product on an H200
 PARTS = {
-    "convolutions": ("xmma", "cutlass", "nvjet", "gemm", "splitK", "cask", "Padding"),
-    "normalisation": ("moments", "settle", "apply"),
     "update and casts": ("multi_tensor",),
+    "convolutions": ("xmma", "cutlass", "nvjet", "gemm", "splitK", "cask", "Padding"),
+    "normalisation, ReLU, pooling": ("moments", "settle", "apply"),
 }
 
 

@@ -172,13 +172,21 @@ def test_network_in_network_is_the_papers(shape, n_classes):
     assert sum(p.numel() for p in network.parameters()) == weights + 193 * n_classes
 
 
+def plain_optimizer(network, recipe):
+    if recipe.optimizer == "adamw":
+        return torch.optim.AdamW(network.parameters(), weight_decay=recipe.weight_decay)
+    return torch.optim.SGD(
+        network.parameters(), momentum=recipe.momentum, nesterov=recipe.nesterov, weight_decay=recipe.weight_decay
+    )
+
+
 def plain_loop(job, recipe, n_classes=10):
     """One network trained as anybody would: a module, an optimiser, a loop."""
     images = job.images()
     mean, std = slots.statistics(images)
     course = courses.draw(recipe, len(images), images.shape[1:], job.source)
     network = slots.build(networks.small, images.shape[1:], n_classes, courses.initial_seed(job.source))
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    optimizer = plain_optimizer(network, recipe)
     for rows, shifts, flips, rate in zip(course.rows, course.shifts, course.flips, course.rates, strict=True):
         batch = np.zeros((len(rows), *images.shape[1:]), np.float32)
         for i, row in enumerate(rows):
@@ -193,8 +201,12 @@ def plain_loop(job, recipe, n_classes=10):
     return network
 
 
-def test_training_is_what_a_plain_loop_does():
+@pytest.mark.parametrize(
+    "change", [{}, {"nesterov": False}, {"nesterov": False, "momentum": 0.0}, {"optimizer": "adamw", "lr": 1e-3}]
+)
+def test_training_is_what_a_plain_loop_does(change):
     recipe = Recipe(epochs=4, batch_size=32, schedule="steps", milestones=(1, 3), crop=1, flip=True)
+    recipe = dataclasses.replace(recipe, **change)
     rows = np.arange(100)
     job = Job(3, 0, seeds_of(0, 3, 1)[0], X[..., None], rows, Y[rows])
     trainer = Trainer(networks.small, recipe, (8, 8, 1), 10, device="cpu")

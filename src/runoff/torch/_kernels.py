@@ -2,7 +2,8 @@
 
 Batch norm, ReLU and pooling only read and write memory, so each kernel here reads an activation once. Sums are made in
 two stages, first over blocks of rows and then over the blocks, in an order that depends on the shape alone: no atomics,
-nothing tuned by time, so the bits are the same in whatever company they run.
+nothing tuned by time, so the bits are the same in whatever company they run. Numbers that only bound loops and masks
+are not specialised on: one compilation serves all sizes.
 """
 
 # mypy: ignore-errors
@@ -11,7 +12,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows", "height", "width"])
 def patches(
     x, out, n_rows, height, width, n_columns,
     SIZE: tl.constexpr, CHANNELS: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
@@ -32,7 +33,7 @@ def patches(
     tl.store(out + r[:, None] * n_columns + k[None, :], v, mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows", "rows_each"])
 def moments(x, sums, n_rows, n_channels, rows_each, BP: tl.constexpr, BC: tl.constexpr):
     """Sums and sums of squares over a block of rows, (blocks, 2, channels)."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the end is what was written last, and still in the cache
@@ -60,7 +61,7 @@ def _total(sums, which, n_blocks, n_channels, c, inside, BP: tl.constexpr, BC: t
     return tl.sum(total, 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_blocks", "n_rows"])
 def settle(
     sums, gamma, beta, mean_so_far, var_so_far, norm, n_blocks, n_rows, n_channels, momentum, eps,
     BP: tl.constexpr, BC: tl.constexpr,
@@ -84,7 +85,7 @@ def settle(
     tl.store(var_so_far + c, before + momentum * (var * (n / (n - 1.0)) - before), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows"])
 def apply(x, norm, out, n_rows, n_channels, BP: tl.constexpr, BC: tl.constexpr):
     """relu(x * scale + shift)."""
     r = tl.program_id(0) * BP + tl.arange(0, BP)
@@ -98,7 +99,7 @@ def apply(x, norm, out, n_rows, n_channels, BP: tl.constexpr, BC: tl.constexpr):
     tl.store(out + at, tl.maximum(v, 0.0).to(out.dtype.element_ty), mask=mask)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_out", "height", "width"])
 def apply_pool(
     x, norm, out, best, taps, n_out, height, width, n_channels,
     MAX: tl.constexpr, KEEP: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
@@ -179,7 +180,7 @@ def _gradient(
     return g
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows", "height", "width", "rows_each"])
 def back_moments(
     grad, taps, x, norm, sums, n_rows, height, width, n_channels, rows_each,
     POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
@@ -206,7 +207,7 @@ def back_moments(
     tl.store(sums + (block * 2 + 1) * n_channels + c, tl.sum(along, 0), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_blocks"])
 def back_settle(sums, slopes, n_blocks, n_channels, BP: tl.constexpr, BC: tl.constexpr):
     """The gradients of beta and gamma, (2, channels)."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
@@ -215,7 +216,7 @@ def back_settle(sums, slopes, n_blocks, n_channels, BP: tl.constexpr, BC: tl.con
     tl.store(slopes + n_channels + c, _total(sums, 1, n_blocks, n_channels, c, inside, BP, BC), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_rows", "height", "width"])
 def back_apply(
     grad, taps, x, norm, slopes, out, n_rows, height, width, n_channels,
     POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,

@@ -43,7 +43,11 @@ class Block(nn.Module):
 
 
 class NetworkInNetwork(nn.Module):
-    """The paper's: three times a convolution and two of 1 x 1, with 192, 160 and 96 or 192 channels."""
+    """The paper's: three times a convolution and two of 1 x 1, with 192, 160 and 96 or 192 channels.
+
+    First weights are as PyTorch draws them: on training images held out, members were right on 57 % with them and on
+    53 % with normal numbers scaled by the number of outputs.
+    """
 
     channels_last = True
 
@@ -61,10 +65,6 @@ class NetworkInNetwork(nn.Module):
             Block(192, 192, 1),
         )
         self.head = nn.Linear(192, n_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        nn.init.zeros_(self.head.bias)
 
     def _fused(self, x: Tensor) -> Tensor:
         """The same on a GPU, with everything but the wider convolutions in kernels of our own."""
@@ -84,7 +84,7 @@ class NetworkInNetwork(nn.Module):
             for block in self.blocks:
                 x = block(x)
         with torch.autocast(x.device.type, enabled=False):
-            x = x.float().mean((2, 3))
+            x = x.to(self.head.weight.dtype).mean((2, 3))
             if x.is_cuda:  # cuBLAS has no good kernel for so few classes in full precision
                 logits: Tensor = (x[:, None, :] * self.head.weight).sum(-1) + self.head.bias
             else:

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from runoff.hashing import plain_floats
 from runoff.members import alone
-from runoff.torch import augment, courses
+from runoff.torch import augment, courses, optimizers
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
 
@@ -117,16 +117,7 @@ class Slot:
         format_ = torch.channels_last if self.channels_last else torch.contiguous_format
         self.module = module.to(device=device, memory_format=format_).train()  # type: ignore[call-overload]
         self.state: State = dict(self.module.state_dict(keep_vars=False))
-        self.lr = torch.zeros((), device=device)
-        parameters = [p for p in self.module.parameters() if p.requires_grad]
-        decay = recipe.weight_decay
-        self.optimizer: torch.optim.Optimizer
-        if recipe.optimizer == "sgd":
-            self.optimizer = torch.optim.SGD(
-                parameters, self.lr, recipe.momentum, 0, decay, recipe.nesterov and recipe.momentum > 0, fused=True
-            )
-        else:
-            self.optimizer = torch.optim.AdamW(parameters, self.lr, weight_decay=decay, fused=True)
+        self.optimizer = optimizers.make([p for p in self.module.parameters() if p.requires_grad], recipe)
         self.clock = torch.zeros(1, dtype=torch.int64, device=device)
         self.mean = torch.zeros(shape[-1], device=device)
         self.std = torch.ones(shape[-1], device=device)
@@ -152,10 +143,8 @@ class Slot:
         if "shares" in draws:
             other = F.cross_entropy(logits.float(), labels.flip(0), label_smoothing=smoothing)
             loss = draws["shares"] * loss + (1 - draws["shares"]) * other
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.lr.copy_(draws["rates"])
-        self.optimizer.step()
+        self.optimizer.lr.copy_(draws["rates"])
+        self.optimizer.step(loss)
         self.clock += 1
 
     def _arranged(self, x: Tensor) -> Tensor:
@@ -185,7 +174,7 @@ class Slot:
     # -- one network after another -------------------------------------------------------------------------------------
 
     def warm_up(self, batch: int) -> None:
-        """A step on nothing, so that the optimiser's tensors are there."""
+        """A step on nothing, so that libraries set themselves up."""
         size = {name: value[:1].copy() for name, value in self._blank(batch).tables().items()}
         self.images = torch.zeros((1, *self._padded_shape()), dtype=torch.uint8, device=self.device)
         self.labels = torch.zeros(1, dtype=torch.int64, device=self.device)
@@ -226,10 +215,8 @@ class Slot:
         self.steps = len(self.course.rates)
         self._fill(dict(prepared.tensors))
         self.set_state(prepared.state)
-        for state in self.optimizer.state.values():
-            for value in state.values():
-                if isinstance(value, Tensor):
-                    value.zero_()
+        for value in self.optimizer.state:
+            value.zero_()
         self.clock.zero_()
 
     def _fill(self, arrays: dict[str, Tensor]) -> None:

@@ -1,0 +1,113 @@
+"""The fused kernels against the plain layers: on a GPU if there is one, else in Triton's interpreter."""
+
+import os
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+if DEVICE == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
+pytest.importorskip("triton")
+
+from runoff.torch import NetworkInNetwork, _fused  # noqa: E402
+
+
+def error(given, expected):
+    given, expected = given.detach().double(), expected.detach().double()
+    return float((given - expected).norm() / expected.norm())
+
+
+def pooled(x, pool):
+    if pool == "max":
+        return F.max_pool2d(x, 3, 2, 1)
+    return F.avg_pool2d(x, 3, 2, 1) if pool == "avg" else x
+
+
+@pytest.mark.parametrize("pool", [None, "max", "avg"])
+@pytest.mark.parametrize("shape", [(3, 40, 7, 7), (2, 96, 8, 6), (2, 64, 12, 5), (5, 192, 3, 3), (2, 32, 28, 28)])
+def test_batch_norm_relu_and_pools(pool, shape):
+    torch.manual_seed(sum(shape))
+    ours, theirs = nn.BatchNorm2d(shape[1]).to(DEVICE), nn.BatchNorm2d(shape[1]).to(DEVICE).double()
+    nn.init.normal_(ours.weight)  # of either sign: the largest before is the smallest after
+    nn.init.normal_(ours.bias)
+    theirs.load_state_dict(ours.state_dict())
+    x = 2 * torch.randn(shape, device=DEVICE) + 1
+    a, b = x.clone().requires_grad_(), x.double().requires_grad_()
+    given, expected = _fused.norm_act(a, ours, pool, True), pooled(F.relu(theirs(b)), pool)
+    assert given.shape == expected.shape
+    assert error(given, expected) < 1e-6
+    weights = torch.randn_like(expected)
+    (given * weights.float()).sum().backward()
+    (expected * weights).sum().backward()
+    assert error(a.grad, b.grad) < 1e-5
+    assert error(ours.weight.grad, theirs.weight.grad) < 1e-5
+    assert error(ours.bias.grad, theirs.bias.grad) < 1e-5
+    assert error(ours.running_mean, theirs.running_mean) < 1e-5
+    assert error(ours.running_var, theirs.running_var) < 1e-5
+    given = _fused.norm_act(x, ours.eval(), pool, False)
+    assert error(given, pooled(F.relu(theirs.eval()(x.double())), pool)) < 1e-5
+
+
+def test_ties_and_negative_windows_go_as_in_pytorch():
+    """All of a window equal, and windows where nothing is positive: no gradient twice, none lost."""
+    x = torch.zeros(1, 32, 4, 4, device=DEVICE)
+    x[:, :16, 1, 1] = x[:, :16, 1, 2] = 1.0
+    ours, theirs = nn.BatchNorm2d(32).to(DEVICE), nn.BatchNorm2d(32).to(DEVICE)
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    (_fused.norm_act(a, ours, "max", True)).sum().backward()
+    pooled(F.relu(theirs(b)), "max").sum().backward()
+    torch.testing.assert_close(ours.bias.grad, theirs.bias.grad)
+    torch.testing.assert_close(a.grad, b.grad, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("n_in", "size"), [(3, 9), (1, 7), (4, 6), (2, 5), (5, 5)])
+def test_the_first_convolution(n_in, size):
+    torch.manual_seed(n_in)
+    x = torch.randn(2, n_in, size, size + 1, device=DEVICE).to(memory_format=torch.channels_last)
+    ours = torch.randn(24, n_in, 5, 5, device=DEVICE, requires_grad=True)
+    theirs = ours.detach().double().requires_grad_()
+    given, expected = _fused.first_convolution(x, ours), F.conv2d(x.double(), theirs, padding=2)
+    assert error(given, expected) < 1e-5
+    weights = torch.randn_like(expected)
+    (given * weights.float()).sum().backward()
+    (expected * weights).sum().backward()
+    assert error(ours.grad, theirs.grad) < 1e-5
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_whole_network(training, monkeypatch):
+    torch.manual_seed(0)
+    plain, fused = NetworkInNetwork(3, 7).to(DEVICE).double(), NetworkInNetwork(3, 7).to(DEVICE)
+    fused.load_state_dict(plain.state_dict())
+    fused = fused.to(memory_format=torch.channels_last).train(training)
+    x, y = torch.randn(4, 3, 10, 10, device=DEVICE), torch.tensor([0, 3, 6, 2], device=DEVICE)
+    monkeypatch.setattr(_fused, "usable", lambda _: False)
+    expected = plain.train(training)(x.double())
+    F.cross_entropy(expected, y).backward()
+    monkeypatch.setattr(_fused, "usable", lambda _: True)
+    given = fused(x.to(memory_format=torch.channels_last))
+    assert error(given, expected) < 1e-4
+    if training:
+        F.cross_entropy(given, y).backward()
+        gradients = dict(plain.named_parameters())
+        for name, parameter in fused.named_parameters():
+            assert error(parameter.grad, gradients[name].grad) < 2e-2, name
+        buffers = dict(plain.named_buffers())
+        for name, buffer in fused.named_buffers():
+            if "running" in name:
+                assert error(buffer, buffers[name]) < 1e-4, name
+
+
+def test_the_same_bits_every_time():
+    def run():
+        torch.manual_seed(0)
+        norm = nn.BatchNorm2d(64).to(DEVICE)
+        x = torch.randn(3, 64, 9, 9, device=DEVICE, requires_grad=True)
+        out = _fused.norm_act(x, norm, "max", True)
+        out.square().sum().backward()
+        return out, x.grad, norm.weight.grad, norm.running_var
+
+    assert all(torch.equal(a, b) for a, b in zip(run(), run(), strict=True))
