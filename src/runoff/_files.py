@@ -45,12 +45,13 @@ def _header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], np.dtype[Any]
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[IO[str]]:
-    """A text file that appears under its name only when it is complete and on disk."""
+def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
+    """A file that appears under its name only when it is complete and on disk."""
     path = Path(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        with os.fdopen(descriptor, **how) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -61,3 +62,9 @@ def written_whole(path: str | Path) -> Iterator[IO[str]]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_array(path: str | Path, array: NDArray[Any]) -> None:
+    """A .npy file of plain numbers, whole or not at all."""
+    with written_whole(path, binary=True) as file:
+        np.save(file, array, allow_pickle=False)

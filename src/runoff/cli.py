@@ -1,4 +1,4 @@
-"""The command line: `runoff certify` and `runoff demo`."""
+"""The command line."""
 
 from __future__ import annotations
 
@@ -18,17 +18,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import runoff
-from runoff import _blocks, _files, elections
+from runoff import _blocks, _cli_data, _cli_runs, _files, elections
+from runoff._cli_errors import InputError, IntegrityFailure
 from runoff.certificates import BOUNDS
 
 if TYPE_CHECKING:
     from runoff.certificates import Certificates
-
-
-class InputError(click.ClickException):
-    """Something the user gave is not what was expected: one sentence, exit code 2."""
-
-    exit_code = 2
+    from runoff.runs import Run
 
 
 def _numbers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[int] | None:
@@ -41,10 +37,27 @@ def _numbers(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     return [int(part) for part in parts]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Commands(click.Group):
+    """Commands that end with 130 when they are interrupted, as shells expect."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run one."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted: what is finished is kept.", err=True)
+            ctx.exit(130)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(runoff.__version__)
 def main() -> None:
     """Certified predictions from training data that cannot be fully trusted."""
+
+
+main.add_command(_cli_data.data)
+main.add_command(_cli_runs.train)
+main.add_command(_cli_runs.update)
 
 
 @main.command()
@@ -55,6 +68,7 @@ def main() -> None:
 @click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
 @click.option("--budgets", metavar="N,N,...", callback=_numbers, help="Numbers of edits to report on, as in 5,10,15.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this CSV file.")
+@click.option("--seeds", type=click.IntRange(1), help="Of a run: certify with so many networks for each member.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
 def certify(
     scores: Path,
@@ -64,19 +78,34 @@ def certify(
     bound: str,
     budgets: list[int] | None,
     out: Path | None,
+    seeds: int | None,
     as_json: bool,
 ) -> None:
-    """Certify an ensemble's SCORES, a .npy file (n_samples, n_members, n_classes).
+    """Certify an ensemble's SCORES, a .npy file (n_samples, n_members, n_classes), or a run's directory.
 
-    Scores are logits, probabilities or ballots; only each member's ranking of the classes is read.
+    Scores are logits, probabilities or ballots; only each member's ranking of the classes is read. A run brings its
+    labels and its spread along, and gets the rows in its folder certificates/.
 
     Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10
     """
     started = time.perf_counter()
+    run: Run | None = None
+    y: NDArray[Any] | None
+    placed: NDArray[Any] | None
     try:
-        array = _blocks.checked(_files.open_array(scores), str(scores))
-        y = None if labels is None else np.asarray(_files.open_array(labels))
-        placed = None if spread is None else np.asarray(_files.open_array(spread))
+        if (scores / "manifest.json").exists():
+            if labels is not None or spread is not None:
+                raise ValueError(
+                    f"{scores} is a run, which has its own labels and spread: leave --labels and --spread out"
+                )
+            run = _opened(scores)
+            array, y, placed = run.ballots(seeds), np.asarray(run.labels()), run.spread()
+        else:
+            if seeds is not None:
+                raise ValueError(f"--seeds is for runs, but {scores} is a file: leave it out")
+            array = _blocks.checked(_files.open_array(scores), str(scores))
+            y = None if labels is None else np.asarray(_files.open_array(labels))
+            placed = None if spread is None else np.asarray(_files.open_array(spread))
         if y is not None and y.shape != array.shape[:1]:
             raise ValueError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
         with closing(_with_progress(array)) as blocks:  # the bar ends before any error is told
@@ -85,6 +114,12 @@ def certify(
         accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
     except ValueError as error:
         raise InputError(str(error)) from None
+    if run is not None:
+        seeds = run.seeds()[-1] if seeds is None else seeds
+        name = f"certificates/{election}-{bound}-{seeds}.csv"
+        (run.path / "certificates").mkdir(exist_ok=True)
+        _write_rows(run.path / name, certificates, y)
+        run.record(name)
     if out is not None:
         try:
             _write_rows(out, certificates, y)
@@ -103,6 +138,19 @@ def demo() -> None:
     from runoff import _demo
 
     _demo.main()
+
+
+def _opened(path: Path) -> Run:
+    """A run, every file of it checked."""
+    from runoff.runs import Run
+    from runoff.storage import StorageError
+
+    try:
+        run = Run.open(path)
+        run.verify()
+    except StorageError as error:
+        raise IntegrityFailure(str(error)) from None
+    return run
 
 
 def _with_progress(array: NDArray[Any]) -> Generator[NDArray[Any], None, None]:

@@ -106,7 +106,7 @@ class Partition:
         if self.hash == "content":
             values = digests[:, 0]
         elif self.hash == "pixel-sum":
-            values = hashing.pixel_sums(np.asarray(samples.data))[:, 0]
+            values = samples.pixel_sums()[:, 0]
         elif callable(self.hash):
             given = np.asarray(self.hash(samples.data))
             if given.shape != (len(samples),) or given.dtype.kind not in "iu" or (given < 0).any():

@@ -39,6 +39,10 @@ class Samples(ABC):
     def content(self) -> Iterable[Any]:
         """The bytes that stand for each sample."""
 
+    def pixel_sums(self) -> hashing.Digests:
+        """What the paper's hash reads."""
+        return hashing.pixel_sums(np.asarray(self.data))
+
     @abstractmethod
     def take(self, rows: Rows) -> Any:
         """These rows as a member sees them."""
@@ -85,6 +89,32 @@ class Dense(Samples):
 
     def kept(self, rows: Rows) -> Dense:
         return Dense(self.data[rows])
+
+
+class Resized(Dense):
+    """Images that were resized to one size: the hash reads what they were before, by digests and sums of pixels."""
+
+    def __init__(self, data: Any, original_digests: NDArray[np.uint8], original_sums: NDArray[np.int64]) -> None:
+        super().__init__(data)
+        self.original_digests, self.original_sums = original_digests, original_sums
+
+    def content(self) -> Iterable[bytes]:
+        return (b"\xfe" + digest.tobytes() for digest in self.original_digests)
+
+    def pixel_sums(self) -> hashing.Digests:
+        return hashing.pixel_sums(self.original_sums[:, None])
+
+    def joined(self, other: Samples) -> Resized:
+        if not isinstance(other, Resized):
+            raise ValueError("samples that were resized can only be joined with others that were, too")
+        return Resized(
+            np.concatenate([self.data, other.data]),
+            np.concatenate([self.original_digests, other.original_digests]),
+            np.concatenate([self.original_sums, other.original_sums]),
+        )
+
+    def kept(self, rows: Rows) -> Resized:
+        return Resized(self.data[rows], self.original_digests[rows], self.original_sums[rows])
 
 
 class Sparse(Samples):

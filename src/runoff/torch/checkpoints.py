@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import os
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +17,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from runoff._files import written_whole
+from runoff.storage import StorageError
 from runoff.torch import devices
 from runoff.torch.networks import Factory
 from runoff.torch.slots import Job, State, array_digest, build
@@ -28,7 +28,7 @@ FORMAT = "runoff network 1"
 SCORES = "scores"  # beside the weights, where inputs were given
 
 
-class CheckpointError(ValueError):
+class CheckpointError(StorageError):
     """A checkpoint that cannot be used: one sentence says why."""
 
 
@@ -135,6 +135,18 @@ class Checkpoints:
             float(metadata["seconds"]),
         )
 
+    def has(self, job: Job, identity: str, asked: str | None) -> bool:
+        """Whether `get` would find it, by what its file says of itself, without reading all of it."""
+        file = self.file(job.member, job.seed)
+        if not file.exists():
+            return False
+        try:
+            with safe_open(file, framework="pt") as opened:
+                metadata = opened.metadata() or {}
+        except (SafetensorError, OSError) as error:
+            raise CheckpointError(_unreadable(file, error)) from None
+        return metadata.get("identity") == identity and metadata.get("asked") == (asked or "")
+
     def put(self, trained: Trained, identity: str) -> None:
         """Write a network to a temporary file, sync, rename: it is there whole or not at all."""
         state = dict(trained.state) if self.weights else {}
@@ -149,7 +161,8 @@ class Checkpoints:
             "refused": trained.refused or "",
             "seconds": f"{trained.seconds:.3f}",
         }
-        write_bytes(self.file(trained.member, trained.seed), save(state, metadata))
+        with written_whole(self.file(trained.member, trained.seed), binary=True) as file:
+            file.write(save(state, metadata))
 
     def keep_only(self, identities: set[str]) -> None:
         """Files are kept: another fit may want them."""
@@ -172,7 +185,7 @@ def read(file: Path) -> tuple[dict[str, str], State]:
             metadata = opened.metadata() or {}
             state = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{file} cannot be read ({error}): remove it, and its member is trained again") from None
+        raise CheckpointError(_unreadable(file, error)) from None
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{file} is no checkpoint of this release: use another directory, or remove it")
     if metadata.get("digest") != digest(state):
@@ -180,15 +193,5 @@ def read(file: Path) -> tuple[dict[str, str], State]:
     return metadata, state
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """A file that appears under its name only when it is complete and on disk."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def _unreadable(file: Path, error: Exception) -> str:
+    return f"{file} cannot be read ({error}): remove it, and its member is trained again"

@@ -236,10 +236,7 @@ class TorchClassifier(Ensemble):
             left[m] -= 1
             if not left[m]:
                 own = parts.pop(m)  # added in the order of the seeds, in whichever order they came
-                mean = np.mean([own[s].astype(np.float64) for s in sorted(own)], axis=0).astype(np.float32)
-                bad = ~np.isfinite(mean).all(axis=1)
-                mean[bad] = self.members_[m].shares
-                yield m, mean
+                yield m, averaged([own[s] for s in sorted(own)], self.members_[m].shares)
 
     def _answers(self, states: list[Any], question: NDArray[Any]) -> Iterator[Any]:
         """The networks' scores, from what `fit` was asked to keep if that is the question."""
@@ -253,6 +250,13 @@ class TorchClassifier(Ensemble):
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def averaged(scores: list[NDArray[np.float32]], shares: NDArray[np.float64]) -> NDArray[np.float32]:
+    """A member's scores from those of its networks; its classes' shares for inputs without a finite answer."""
+    mean: NDArray[np.float32] = np.mean([own.astype(np.float64) for own in scores], axis=0).astype(np.float32)
+    mean[~np.isfinite(mean).all(axis=1)] = shares
+    return mean
 
 
 def _host(y: Any) -> Any:

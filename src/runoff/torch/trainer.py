@@ -89,6 +89,22 @@ class Trainer:
             else:
                 yield from self._scored_on_gpu(states, inputs)
 
+    def workers(self) -> int:
+        """Networks at a time on a CPU."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.in_flight or cores
+
+    def try_steps(self, job: Job) -> float:
+        """Seconds that a step of a network takes on the CPU, from a few."""
+        with undisturbed(), devices.repeatable(self.precision, self.device):
+            slot = self._slot()
+            slot.load(slot.prepare(job))
+            slot.advance()
+            started, n = time.perf_counter(), min(3, slot.steps - 1)
+            for _ in range(n):
+                slot.advance()
+            return (time.perf_counter() - started) / max(1, n)
+
     def _slot(self) -> Slot:
         return Slot(self.network, self.recipe, self.precision, self.shape, self.n_classes, self.device)
 
@@ -96,7 +112,7 @@ class Trainer:
 
     def _on_cpu(self, tasks: Iterable[Any], inputs: NDArray[Any] | None) -> Iterator[Any]:
         asked = None if inputs is None else torch.from_numpy(np.ascontiguousarray(inputs))
-        n_workers = self.in_flight or len(os.sched_getaffinity(0))
+        n_workers = self.workers()
         first = self._slot()
         first.try_out(LITTLE)
         if first.draws_numbers:  # from one global generator

@@ -1,0 +1,168 @@
+"""The command line: `runoff data list`, `check` and `fetch`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from runoff.datasets import Dataset
+
+FAILURE, USAGE, INTEGRITY = 1, 2, 4
+
+_data_dir = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the datasets are. Default: $RUNOFF_DATA, else the user's cache directory.",
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+
+
+def _failed(error: Exception) -> click.exceptions.Exit:
+    """Tell an error in one sentence; the exit code fits it."""
+    click.echo(f"Error: {error}", err=True)
+    return click.exceptions.Exit(_exit_code(error))
+
+
+def _exit_code(error: Exception) -> int:
+    from runoff.datasets import DatasetError, DownloadError, IntegrityError, MissingError
+
+    if isinstance(error, IntegrityError):
+        return INTEGRITY
+    is_usage = isinstance(error, DatasetError) and not isinstance(error, (MissingError, DownloadError))
+    return USAGE if is_usage else FAILURE
+
+
+@click.group()
+def data() -> None:
+    """Datasets: which there are, whether they are right, and how to get them."""
+
+
+@data.command("list")
+@_data_dir
+@_as_json
+def list_(data_dir: Path | None, as_json: bool) -> None:
+    """List the named datasets, and where their files were found.
+
+    Files are found by their names; whether they are right, `runoff data check` says.
+
+    Example: runoff data list
+    """
+    from runoff import datasets
+
+    try:
+        rows = [_row(name, datasets.located(name, data_dir)) for name in datasets.NAMES]
+    except datasets.DatasetError as error:
+        raise _failed(error) from None
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    table = Table()
+    for heading in ("name", "train", "test", "image", "classes"):
+        table.add_column(heading, justify="left" if heading == "name" else "right", no_wrap=True)
+    table.add_column("found in", overflow="fold")
+    for row in rows:
+        size = "x".join(map(str, row["shape"]))
+        numbers = (f"{row[part]:,}" for part in ("train", "test"))
+        table.add_row(row["name"], *numbers, size, str(row["classes"]), Text(row["found"] or "missing"))
+    Console().print(table)
+
+
+def _row(name: str, found: str | None) -> dict[str, Any]:
+    from runoff.datasets._catalogue import CATALOGUE
+
+    entry = CATALOGUE[name]
+    return {
+        "name": name,
+        "train": entry.n_train,
+        "test": entry.n_test,
+        "shape": list(entry.shape),
+        "classes": len(entry.classes),
+        "found": found,
+    }
+
+
+@data.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@_data_dir
+@_as_json
+def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
+    """Check every pixel and label of datasets.
+
+    Without a NAME, of all that are found. A NAME may also be the path of a .npz file or of a folder of images; of
+    those only the form is checked.
+
+    Example: runoff data check mnist cifar10
+    """
+    from runoff import datasets
+
+    rows, codes = [], []
+    try:
+        names = names or tuple(name for name in datasets.NAMES if datasets.located(name, data_dir))
+    except datasets.DatasetError as error:
+        raise _failed(error) from None
+    for name in names:
+        row: dict[str, Any] = {"name": name, "ok": False}
+        try:
+            dataset = datasets.load(name, data_dir)
+            found = datasets.located(name, data_dir) if name in datasets.NAMES else name
+            row |= {"ok": True, "found": found} | _described(dataset)
+            if not as_json:
+                click.echo(f"{name}: right, {dataset!r} from {found}, fingerprint {row['fingerprint']}")
+        except (datasets.DatasetError, ImportError) as error:
+            row["error"] = str(error)
+            codes.append(_failed(error).exit_code)
+        rows.append(row)
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+    if codes:
+        raise click.exceptions.Exit(max(codes))
+
+
+def _described(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "train": len(dataset.x_train),
+        "test": len(dataset.x_test),
+        "shape": list(dataset.x_train.shape[1:]),
+        "classes": len(dataset.classes),
+        "fingerprint": dataset.fingerprint,
+    }
+
+
+@data.command()
+@click.argument("name")
+@_data_dir
+@click.option("--url-base", metavar="URL", help="A mirror: the address of a folder that holds the official files.")
+def fetch(name: str, data_dir: Path | None, url_base: str | None) -> None:
+    """Download the official archives of the dataset NAME, and check them.
+
+    A download that breaks off is resumed when the command is given again.
+
+    Example: runoff data fetch mnist
+    """
+    from runoff import datasets
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    try:  # the bars end before any error is told
+        with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+            tasks: dict[str, Any] = {}
+
+            def progress(file: str, there: int, total: int | None) -> None:
+                if file not in tasks:
+                    tasks[file] = bars.add_task(file, total=total)
+                bars.update(tasks[file], completed=there, total=total)
+
+            files = datasets.fetch(name, data_dir, url_base=url_base, progress=progress)
+    except datasets.DatasetError as error:
+        raise _failed(error) from None
+    if not files:
+        click.echo(f"{name} comes with scikit-learn: there is nothing to fetch")
+    for file in files:
+        click.echo(f"{file}: right by its checksum")

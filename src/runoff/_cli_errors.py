@@ -1,0 +1,15 @@
+"""How commands fail: one sentence, and an exit code that says of which kind."""
+
+import click
+
+
+class InputError(click.ClickException):
+    """Something the user gave is not what was expected."""
+
+    exit_code = 2
+
+
+class IntegrityFailure(click.ClickException):
+    """A file is not what its manifest says."""
+
+    exit_code = 4

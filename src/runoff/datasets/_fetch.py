@@ -1,0 +1,244 @@
+"""Downloads of the official archives: resumed where they broke off, checked, and in place whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import ipaddress
+import os
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import runoff
+from runoff.datasets._catalogue import Archive, named
+from runoff.datasets._errors import DatasetError, DownloadError, IntegrityError
+from runoff.datasets._places import command, data_directory
+
+TIMEOUT = 30.0  # seconds without a byte
+ATTEMPTS = 4
+PAUSE = 1.0  # seconds before the second attempt, twice as many before each further one
+CHUNK = 2**18
+LARGEST = 2**29  # bytes: more than any of the archives has
+
+Progress = Callable[[str, int, int | None], None]  # a file's name, the bytes that are there, and in all if known
+
+
+def fetch(
+    name: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    url_base: str | None = None,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Download the official archives of a dataset, check them, and say where they are.
+
+    Files that are there already are checked and kept. A download that breaks off leaves a .part file and is resumed by
+    the next call. Only https is used, unless `url_base` names a mirror by http.
+    """
+    archives = named(name).archives
+    plain_http = _checked_base(url_base)
+    folder = data_directory(data_dir) / name
+    done = []
+    for archive in archives:
+        base = archive.url_base if url_base is None else url_base
+        url = f"{base.rstrip('/')}/{archive.file}"
+        _check_scheme(url, plain_http)
+        job = _Download(archive, url, folder / archive.file, plain_http, progress or (lambda *_: None))
+        try:
+            job.run()
+        except DownloadError as error:
+            raise DownloadError(
+                f"{error}; run the command again, or put {archive} from {url} into {folder} and run: "
+                f"{command('check', name, data_dir)}"
+            ) from None
+        done.append(job.target)
+    return done
+
+
+def _checked_base(url_base: str | None) -> bool:
+    """Whether the user chose plain http."""
+    if url_base is None:
+        return False
+    parts = urlsplit(url_base)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise DatasetError(f"url_base must be the address of a folder, as in https://example.org/data/, got {url_base}")
+    return parts.scheme == "http"
+
+
+def _check_scheme(url: str, plain_http: bool) -> None:
+    parts = urlsplit(url)
+    if parts.scheme == "https" or (parts.scheme == "http" and (plain_http or _is_loopback(parts.hostname))):
+        return
+    raise DownloadError(f"{url} is not followed: only https is")
+
+
+def _is_loopback(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Redirections, held to the same rule as the first address."""
+
+    def __init__(self, plain_http: bool) -> None:
+        self.plain_http = plain_http
+
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:
+        try:
+            _check_scheme(newurl, self.plain_http)
+        except DownloadError:
+            fp.close()
+            raise
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+class _BrokenOffError(Exception):
+    """Another attempt may do better."""
+
+
+@dataclass
+class _Download:
+    """One file on its way."""
+
+    archive: Archive
+    url: str
+    target: Path
+    plain_http: bool
+    progress: Progress
+
+    @property
+    def part(self) -> Path:
+        return self.target.with_name(f"{self.target.name}.part")
+
+    def run(self) -> None:
+        if self.target.exists():
+            self.keep_if_right()
+            return
+        try:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DownloadError(f"{self.target.parent} cannot be made ({error.strerror})") from None
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(PAUSE * 2 ** (attempt - 1))
+            try:
+                self.attempt()
+                break
+            except _BrokenOffError as error:
+                if attempt + 1 == ATTEMPTS:
+                    raise DownloadError(f"{self.archive.file} cannot be downloaded ({error})") from None
+        self.finish()
+
+    def keep_if_right(self) -> None:
+        got = self.checksum(self.target)
+        if got != self.archive.checksum:
+            raise IntegrityError(
+                f"{self.target} is not the official file: its {self.archive.algorithm} is {got}, expected "
+                f"{self.archive.checksum}; remove it and run the command again"
+            )
+        size = self.target.stat().st_size
+        self.progress(self.archive.file, size, size)
+
+    def attempt(self) -> None:
+        """Ask for what is not there yet, and add it to the .part file."""
+        there = self.part.stat().st_size if self.part.exists() else 0
+        headers = {"User-Agent": f"runoff/{runoff.__version__}"} | ({"Range": f"bytes={there}-"} if there else {})
+        opener = build_opener(_Redirects(self.plain_http))
+        try:
+            request = Request(self.url, headers=headers)  # noqa: S310 - the scheme was checked
+            with opener.open(request, timeout=TIMEOUT) as response:
+                self.receive(response, there)
+        except HTTPError as error:
+            error.close()
+            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and there:
+                self.all_there()
+            elif error.code < 500 and error.code not in (408, 429):
+                raise DownloadError(
+                    f"{self.archive.file} cannot be downloaded (the server answers {error.code} {error.reason})"
+                ) from None
+            else:
+                raise _BrokenOffError(f"the server answers {error.code} {error.reason}") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            told = str(reason) or type(reason).__name__
+            if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)):  # it would be the same again
+                raise DownloadError(f"{self.archive.file} cannot be downloaded ({told})") from None
+            raise _BrokenOffError(told) from None
+
+    def all_there(self) -> None:
+        """The server has nothing beyond the .part file: it is complete, or it is another file's."""
+        if self.checksum(self.part) != self.archive.checksum:
+            self.part.unlink()
+            raise _BrokenOffError("the .part file was of no use")
+
+    def receive(self, response: Any, there: int) -> None:
+        if response.status == http.HTTPStatus.PARTIAL_CONTENT:
+            start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+            if start is None or int(start[1]) != there:
+                self.part.unlink(missing_ok=True)
+                raise _BrokenOffError("the server sends another part than it was asked for")
+        else:
+            there = 0  # it does not know about parts and starts over
+        length = response.headers.get("Content-Length", "")
+        total = there + int(length) if re.fullmatch(r"[0-9]{1,15}", length) else None
+        with self.writing(there) as file:
+            self.progress(self.archive.file, there, total)
+            while data := response.read1(CHUNK):
+                there += len(data)
+                if there > LARGEST:
+                    file.close()
+                    self.part.unlink()
+                    raise IntegrityError(f"{self.url} sends more than {LARGEST} bytes: that is not {self.archive.file}")
+                self.write(file, data)
+                self.progress(self.archive.file, there, total)
+        if total is not None and there < total:
+            raise _BrokenOffError(f"the connection broke off after {there} of {total} bytes")
+
+    def writing(self, there: int) -> Any:
+        try:
+            return self.part.open("ab" if there else "wb", buffering=0)
+        except OSError as error:
+            raise DownloadError(f"{self.part} cannot be written ({error.strerror})") from None
+
+    def write(self, file: Any, data: bytes) -> None:
+        try:
+            while data:  # a raw file may take less than it is given
+                data = data[file.write(data) :]
+        except OSError as error:
+            raise DownloadError(f"{self.part} cannot be written ({error.strerror})") from None
+
+    def finish(self) -> None:
+        got = self.checksum(self.part)
+        if got != self.archive.checksum:
+            self.part.unlink()
+            raise IntegrityError(
+                f"{self.archive.file} from {self.url} is not the official file: its {self.archive.algorithm} is {got}, "
+                f"expected {self.archive.checksum}; it was removed, get it from elsewhere with --url-base"
+            )
+        try:
+            with self.part.open("rb+") as file:
+                os.fsync(file.fileno())
+            self.part.replace(self.target)
+        except OSError as error:
+            raise DownloadError(f"{self.target} cannot be written ({error.strerror})") from None
+
+    def checksum(self, path: Path) -> str:
+        found = hashlib.new(self.archive.algorithm, usedforsecurity=False)  # load checks every pixel by SHA-256
+        try:
+            with path.open("rb") as file:
+                while data := file.read(CHUNK):
+                    found.update(data)
+        except OSError as error:
+            raise DownloadError(f"{path} cannot be read ({error.strerror})") from None
+        return found.hexdigest()

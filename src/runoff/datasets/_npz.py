@@ -1,0 +1,72 @@
+"""Arrays in .npz files: read without pickle and without trusting the headers, written whole or not at all."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from runoff._files import written_whole
+from runoff.datasets._archives import BROKEN
+from runoff.datasets._errors import DatasetError
+
+CHUNK = 2**24
+
+Kind = tuple[np.dtype[Any], tuple[int, ...]]
+
+
+def read(
+    path: Path, names: Sequence[str], optional: Sequence[str] = (), kinds: Mapping[str, Kind] | None = None
+) -> dict[str, NDArray[Any]]:
+    """The named arrays. With `kinds`, one of another type or shape is refused before it takes any memory."""
+    arrays = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            stored = set(archive.namelist())
+            absent = [name for name in names if f"{name}.npy" not in stored]
+            if absent:
+                raise DatasetError(f"{path} must hold {', '.join(names)}, and has no {absent[0]}")
+            for name in [*names, *(extra for extra in optional if f"{extra}.npy" in stored)]:
+                arrays[name] = _array(archive, name, path, None if kinds is None else kinds[name])
+    except DatasetError:
+        raise
+    except BROKEN as error:
+        raise DatasetError(f"{path} cannot be read as a .npz file: {error}") from None
+    return arrays
+
+
+def _array(archive: zipfile.ZipFile, name: str, path: Path, kind: Kind | None) -> NDArray[Any]:
+    info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as file:
+        version = npy.read_magic(file)
+        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = header(file)
+        if dtype.hasobject:
+            raise DatasetError(f"{path} must hold numbers, got pickled objects in {name}, which are never loaded")
+        if kind is not None and (dtype, shape) != kind:
+            raise DatasetError(f"{path} holds {name} as {dtype} {shape}, expected {kind[0]} {kind[1]}")
+        size = dtype.itemsize * int(np.prod(shape, dtype=object))
+        if min(shape, default=0) < 0 or size > info.file_size - file.tell():
+            raise DatasetError(f"{path} is damaged: {name} promises {size} bytes and has fewer")
+        array = np.empty(shape[::-1] if fortran else shape, dtype)
+        if size:
+            view = array.reshape(-1).view(np.uint8)
+            for start in range(0, size, CHUNK):
+                part = file.read(min(CHUNK, size - start))
+                if len(part) < min(CHUNK, size - start):
+                    raise DatasetError(f"{path} is cut short: {name} promises {size} bytes and has fewer")
+                view[start : start + len(part)] = np.frombuffer(part, np.uint8)
+        if file.read(1):  # the last read is also what checks the CRC
+            raise DatasetError(f"{path} is damaged: {name} has more bytes than it promises")
+    return array.T if fortran else array
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Under a temporary name, synced and renamed: it is there whole or not at all."""
+    with written_whole(path, binary=True) as file:
+        np.savez(file, **cast(Any, arrays))

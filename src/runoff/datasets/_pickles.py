@@ -1,0 +1,193 @@
+"""The values that the Python version of CIFAR-10 holds, read from pickle's opcodes; nothing is ever called.
+
+Python's own unpickler calls what a file tells it to call. This reader has no such step: it knows the opcodes for
+bytes, texts, whole numbers, tuples, lists and dictionaries, and recognises, by exact name and arguments, the few that
+spell out an array of uint8. Names stay names; a file that holds any other name or opcode is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pickletools import genops  # reads opcodes, follows none
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class PickleError(ValueError):
+    """A file that holds something else than plain values: says what."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    """An imported name, which is never imported."""
+
+    module: str
+    name: str
+
+
+class _Array:
+    """An array: empty when it is made, filled by what follows."""
+
+    value: NDArray[np.uint8] | None = None
+
+
+class _Uint8:
+    """The type of the arrays."""
+
+
+_NDARRAY = _Name("numpy", "ndarray")
+_DTYPE = _Name("numpy", "dtype")
+_ENCODE = _Name("_codecs", "encode")
+_RECONSTRUCT = (_Name("numpy.core.multiarray", "_reconstruct"), _Name("numpy._core.multiarray", "_reconstruct"))
+ALLOWED = frozenset({_NDARRAY, _DTYPE, _ENCODE, *_RECONSTRUCT})
+
+_PLAIN = {"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "SHORT_BINUNICODE", "BINBYTES", "SHORT_BINBYTES"}
+_BYTES = {"BINSTRING", "SHORT_BINSTRING"}  # Python 2's str
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_PUT = {"BINPUT", "LONG_BINPUT"}
+_GET = {"BINGET", "LONG_BINGET"}
+
+
+def loads(data: bytes) -> Any:
+    """What a pickle of bytes, texts, whole numbers, lists, dictionaries and uint8 arrays holds."""
+    try:
+        return _Reader().run(data)
+    except PickleError:
+        raise
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise PickleError(f"it is not a pickle of plain values ({type(error).__name__})") from None
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+
+    def run(self, data: bytes) -> Any:
+        for opcode, argument, _ in genops(data):
+            if opcode.name == "STOP":
+                return _plain(self.stack.pop())
+            self.step(opcode.name, argument)
+        raise PickleError("it is cut short")
+
+    def step(self, code: str, argument: Any) -> None:
+        if code in _PLAIN:
+            self.stack.append(argument)
+        elif code in _BYTES:
+            self.stack.append(argument.encode("latin-1"))
+        elif code in _CONSTANTS:
+            self.stack.append(_CONSTANTS[code])
+        elif code in _EMPTY:
+            self.stack.append(_EMPTY[code]())
+        elif code in _TUPLES:
+            self.stack.append(tuple(self.popped(_TUPLES[code])))
+        elif code in _PUT:
+            self.memo[argument] = self.stack[-1]
+        elif code in _GET:
+            self.stack.append(self.memo[argument])
+        else:
+            handler = getattr(self, f"do_{code.lower()}", None)
+            if handler is None:
+                raise PickleError(f"it holds the opcode {code}, which is never followed")
+            handler(argument)
+
+    def popped(self, n: int) -> list[Any]:
+        if len(self.stack) < n:
+            raise PickleError("its stack runs out")
+        values = self.stack[len(self.stack) - n :]
+        del self.stack[len(self.stack) - n :]
+        return values
+
+    def marked(self) -> list[Any]:
+        return self.popped(len(self.stack) - self.marks.pop())
+
+    def do_proto(self, _: Any) -> None:
+        """The version is of no interest: the opcodes are."""
+
+    do_frame = do_proto
+
+    def do_mark(self, _: Any) -> None:
+        self.marks.append(len(self.stack))
+
+    def do_memoize(self, _: Any) -> None:
+        self.memo[len(self.memo)] = self.stack[-1]
+
+    def do_tuple(self, _: Any) -> None:
+        self.stack.append(tuple(self.marked()))
+
+    def do_append(self, _: Any) -> None:
+        self.extend(self.popped(1))
+
+    def do_appends(self, _: Any) -> None:
+        self.extend(self.marked())
+
+    def extend(self, values: list[Any]) -> None:
+        if type(self.stack[-1]) is not list:
+            raise PickleError("it appends to what is not a list")
+        self.stack[-1].extend(map(_plain, values))
+
+    def do_setitem(self, _: Any) -> None:
+        self.update(self.popped(2))
+
+    def do_setitems(self, _: Any) -> None:
+        self.update(self.marked())
+
+    def update(self, pairs: list[Any]) -> None:
+        keys, values = pairs[::2], pairs[1::2]
+        if type(self.stack[-1]) is not dict or not all(type(key) in (str, bytes) for key in keys):
+            raise PickleError("it has a dictionary whose keys are not texts")
+        self.stack[-1].update(zip(keys, map(_plain, values), strict=True))
+
+    def do_global(self, argument: str) -> None:
+        self.name(*argument.split(" ", 1))
+
+    def do_stack_global(self, _: Any) -> None:
+        self.name(*self.popped(2))
+
+    def name(self, module: Any, name: Any) -> None:
+        found = _Name(module, name)
+        if type(module) is not str or type(name) is not str or found not in ALLOWED:
+            raise PickleError(f"it names {module}.{name}, which is never called")
+        self.stack.append(found)
+
+    def do_reduce(self, _: Any) -> None:
+        """What a call of one of the known names with known arguments would give."""
+        called, arguments = self.popped(2)
+        match called, arguments:
+            case _Name(), (str(text), "latin1") if called == _ENCODE:
+                self.stack.append(text.encode("latin-1"))
+            case _Name(), ("u1" | b"u1", 0 | False, 1 | True) if called == _DTYPE:
+                self.stack.append(_Uint8())
+            case _Name(), (_Name() as kind, (0,), "b" | b"b") if called in _RECONSTRUCT and kind == _NDARRAY:
+                self.stack.append(_Array())
+            case _:
+                raise PickleError("it makes a call that is not that of an array of uint8")
+
+    def do_build(self, _: Any) -> None:
+        """Fill the array; of the type, everything is known already."""
+        state = self.popped(1)[0]
+        match self.stack[-1], state:
+            case _Array() as array, (1, tuple(shape), _Uint8(), 0 | False, bytes(data)) if array.value is None:
+                if not all(type(n) is int and n >= 0 for n in shape) or int(np.prod(shape, dtype=object)) != len(data):
+                    raise PickleError(f"it has an array {shape} of {len(data)} bytes")
+                array.value = np.frombuffer(data, np.uint8).reshape(shape)
+            case _Uint8(), tuple():
+                pass
+            case _:
+                raise PickleError("it sets a state that is not that of an array of uint8")
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is handed out: an array for an array, no bare names."""
+    if isinstance(value, _Array):
+        if value.value is None:
+            raise PickleError("it has an array that is never filled")
+        return value.value
+    if isinstance(value, (_Name, _Uint8)):
+        raise PickleError("it holds a name where a value should be")
+    return value

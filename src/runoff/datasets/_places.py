@@ -1,0 +1,38 @@
+"""Where datasets are looked for: the folder that was named, RUNOFF_DATA, or the user's cache directory."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+from runoff.datasets._errors import DatasetError
+
+
+def data_directory(data_dir: str | os.PathLike[str] | None) -> Path:
+    """The folder in which the named datasets are."""
+    chosen = data_dir if data_dir is not None else os.environ.get("RUNOFF_DATA")
+    return Path(chosen).expanduser() if chosen else user_cache()
+
+
+def user_cache() -> Path:
+    """The user's cache directory for runoff, as each system has it."""
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else _home() / "AppData" / "Local") / "runoff"
+    if sys.platform == "darwin":
+        return _home() / "Library" / "Caches" / "runoff"
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else _home() / ".cache") / "runoff"  # XDG: a relative path does not count
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise DatasetError("there is no home directory to keep data in: give data_dir or set RUNOFF_DATA") from None
+
+
+def command(verb: str, name: str, data_dir: str | os.PathLike[str] | None) -> str:
+    """The command to give for this dataset, with the folder if one was named."""
+    place = "" if data_dir is None else f" --data-dir {shlex.quote(os.fspath(data_dir))}"
+    return f"runoff data {verb} {name}{place}"

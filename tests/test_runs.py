@@ -1,0 +1,200 @@
+"""Runs from the command line: train, killed and resumed, certify, more seeds, update, and what is refused."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import runoff
+from runoff import cli, datasets, samples
+from runoff.runs import Run
+from runoff.torch import TorchClassifier
+
+SMALL = ("--k", 5, "--network", "small", "--recipe", "quick", "--device", "cpu")
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "digits"
+    result = run("train", "digits", *SMALL, "--d", 2, "--out", out, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["trained"] == 10
+    return out
+
+
+def files(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_run_is_what_the_classifier_gives(done):
+    data = datasets.load("digits")
+    classifier = TorchClassifier("small", "quick", n_partitions=5, spread=2, classes=range(10), device="cpu")
+    classifier.fit(data.x_train, data.y_train)
+    opened = Run.open(done)
+    opened.verify()
+    np.testing.assert_array_equal(opened.ballots(), runoff.rank(classifier.scores(data.x_test).values))
+    np.testing.assert_array_equal(opened.spread(), classifier.partition_.spread)
+    assert opened.manifest["partition"]["fingerprint"] == classifier.partition_.fingerprint
+    assert opened.manifest["settings"]["fingerprint"] == data.fingerprint
+    assert (done / "key").stat().st_mode & 0o777 == 0o600
+
+
+def test_certify_a_run(done):
+    result = run("certify", done, "--budgets", "0,1", "--bound", "paper", "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    opened = Run.open(done)
+    certificates = runoff.certify(np.asarray(opened.ballots()), spread=opened.spread(), bound="paper")
+    labels = datasets.load("digits").y_test
+    assert summary["certified_accuracy"] == runoff.certified_accuracy(certificates, labels, [0, 1]).tolist()
+    with (done / "certificates" / "runoff-paper-1.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["radius"]) for row in rows] == certificates.radius.tolist()
+    assert "certificates/runoff-paper-1.csv" in opened.manifest["files"]
+    assert run("certify", done, "--labels", done / "labels.npy").exit_code == 2
+    assert run("certify", done, "--seeds", 4).exit_code == 2
+
+
+def test_the_same_command_again_trains_nothing_and_changes_nothing(done):
+    before = files(done)
+    result = run("train", "digits", *SMALL, "--d", 2, "--out", done, "--json")
+    assert json.loads(result.stdout)["trained"] == 0
+    after = files(done)
+    assert {name for name in before if before[name] != after[name]} <= {Path("timings.json"), Path("manifest.json")}
+
+
+@pytest.mark.parametrize(
+    "other", [("--d", 1), ("--d", 2, "--recipe", "paper-no-flip"), ("--d", 2, "--seed", 1), ("--d", 2, "--k", 6)]
+)
+def test_a_run_of_other_settings_is_refused(done, other):
+    before = files(done)
+    result = run("train", "digits", *SMALL, *other, "--out", done)
+    assert result.exit_code == 2
+    assert "give another directory" in result.stderr
+    assert files(done) == before
+
+
+def test_a_dry_run_writes_nothing(tmp_path):
+    result = run("train", "digits", *SMALL, "--n-seeds", 3, "--out", tmp_path / "x", "--dry-run", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert (told["networks"], told["missing"]) == (15, 15)
+    assert told["seconds"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["ballots-1.npy", "labels.npy", "key", "members/member-000003-seed-0000.safetensors"])
+def test_an_altered_file_is_found(done, name, tmp_path):
+    copy = tmp_path / "copy"
+    for file, data in files(done).items():
+        (copy / file).parent.mkdir(parents=True, exist_ok=True)
+        (copy / file).write_bytes(data)
+    data = bytearray((copy / name).read_bytes())
+    data[-1] ^= 1
+    (copy / name).write_bytes(data)
+    result = run("certify", copy)
+    assert result.exit_code == 4
+    assert "altered" in result.stderr
+
+
+COMMAND = "from runoff.cli import main; main()"
+
+
+def test_killed_it_goes_on_to_the_same_bytes_and_seeds_can_be_added(tmp_path, done):
+    out = tmp_path / "run"
+    arguments = ["train", "digits", *map(str, SMALL), "--d", "2", "--out", str(out)]
+    for wait in (1, 4):
+        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], start_new_session=True)
+        while process.poll() is None and len(list(out.glob("members/*.safetensors"))) < wait:
+            time.sleep(0.005)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert run("certify", out).exit_code == 2  # not finished
+    kept = {f: f.stat().st_mtime_ns for f in out.glob("members/*.safetensors")}
+    assert 4 <= len(kept) < 10
+    assert run(*arguments).exit_code == 0
+    assert all(f.stat().st_mtime_ns == stamp for f, stamp in kept.items())
+    assert (out / "ballots-1.npy").read_bytes() == (done / "ballots-1.npy").read_bytes()
+    assert run(*arguments, "--n-seeds", 2).exit_code == 0
+    assert Run.open(out).seeds() == [1, 2]
+    assert all(f.stat().st_mtime_ns == stamp for f, stamp in kept.items())
+    assert run("certify", out, "--seeds", 1).exit_code == run("certify", out).exit_code == 0
+
+
+def test_interrupted_it_says_so(tmp_path):
+    out = tmp_path / "run"
+    arguments = ["train", "digits", *map(str, SMALL), "--n-seeds", "40", "--out", str(out)]
+    process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and len(list(out.glob("members/*.safetensors"))) < 1:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Interrupted: what is finished is kept." in told
+
+
+def test_update_is_a_run_on_the_edited_samples(tmp_path):
+    data = datasets.load("digits")
+    out, whole = tmp_path / "run", tmp_path / "whole.npz"
+    assert run("train", "digits", *SMALL, "--out", out).exit_code == 0
+    before = {f: f.stat().st_mtime_ns for f in out.glob("members/*.safetensors")}
+    np.savez(tmp_path / "bad.npz", x=data.x_train[:1], y=data.y_train[:1])
+    np.savez(tmp_path / "new.npz", x=data.x_test[:1], y=data.y_test[:1])
+    edits = ("--remove", tmp_path / "bad.npz", "--add", tmp_path / "new.npz", "--device", "cpu")
+    assert run("update", out, *edits, "--dry-run").exit_code == 0
+    result = run("update", out, *edits, "--json")
+    assert result.exit_code == 0, result.output
+    assert 1 <= json.loads(result.stdout)["trained"] <= 2
+    assert sum(f.stat().st_mtime_ns != stamp for f, stamp in before.items()) == json.loads(result.stdout)["trained"]
+    np.savez(
+        whole,
+        x_train=np.concatenate([data.x_train[1:], data.x_test[:1]]),
+        y_train=np.append(data.y_train[1:], data.y_test[0]),
+        x_test=data.x_test,
+        y_test=data.y_test,
+    )
+    assert run("train", whole, *SMALL, "--out", tmp_path / "fresh").exit_code == 0
+    np.testing.assert_array_equal(Run.open(out).ballots(), Run.open(tmp_path / "fresh").ballots())
+    result = run("update", out, "--remove", tmp_path / "bad.npz")
+    assert result.exit_code == 2
+    assert "is not a training sample" in result.stderr
+    assert run("update", out).exit_code == 2
+    assert run("certify", out).exit_code == 0
+
+
+def test_what_is_refused(tmp_path):
+    for arguments, code, told in (
+        (("train", "digit", *SMALL, "--out", tmp_path / "x"), 2, "neither a dataset"),
+        (("train", "cifar10", *SMALL, "--data-dir", tmp_path, "--out", tmp_path / "x"), 1, "cifar"),
+        (("train", "digits", *SMALL, "--recipe", "papr", "--out", tmp_path / "x"), 2, "recipe must be"),
+        (("train", "digits", *SMALL, "--network", "resnet", "--out", tmp_path / "x"), 2, "network must be one of"),
+        (("train", "digits", *SMALL, "--out", Path(__file__).parent), 2, "holds something else than a run"),
+        (("certify", tmp_path), 2, "cannot be read: Is a directory"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == code, result.output
+        assert told in result.stderr
+
+
+def test_the_hash_reads_what_images_were_before_they_were_resized():
+    draws = np.random.default_rng(0)
+    small = draws.integers(0, 256, (30, 4, 4), dtype=np.uint8)
+    digests, sums = draws.integers(0, 256, (30, 16), dtype=np.uint8), draws.integers(0, 9999, 30)
+    a, b = samples.Resized(small, digests, sums), samples.Resized(255 - small, digests, sums)
+    assert list(a.content()) == list(b.content())
+    np.testing.assert_array_equal(a.pixel_sums()[:, 0], sums)
+    rows = np.array([3, 1])
+    assert list(a.kept(rows).content()) == [list(a.content())[i] for i in rows]
+    assert len(a.joined(b)) == 60
