@@ -232,7 +232,7 @@ DAMAGE = [
     ("manifest.json", lambda _: b"[]", "is not a saved classifier: manifest.json describes something else"),
     ("manifest.json", lambda data: data.replace(b'"version": 1', b'"version": 9'), "has version 9, this release reads"),
     ("manifest.json", lambda data: data.replace(b'"key"', b'"../key"'), "names files outside of it"),
-    ("manifest.json", lambda data: data.replace(b'"spread": 2', b'"spred": 2'), "does not describe a classifier"),
+    ("manifest.json", lambda data: data.replace(b'"spread": 2', b'"spred": 2'), "settings that no classifier has"),
     ("classes.npy", lambda data: data[:-1], "was altered or damaged: classes.npy has another SHA-256"),
     ("members/000003.skops", lambda data: data + b"x", "altered or damaged: members/000003.skops has another SHA-256"),
     ("members/000003.skops", lambda _: None, "is incomplete: members/000003.skops cannot be read"),

@@ -249,9 +249,9 @@ def test_scores_of_a_member_are_the_mean_of_its_networks_logits():
         states = list(enumerate(m.fitted))
         logits = dict(trainer.score(states, TEST_X[..., None]))
         network = networks.small((1, 8, 8), 10)
-        own = {n: v for n, v in m.fitted[0].items() if not n.startswith("input.")}
+        own = {n: v for n, v in m.fitted[0].items() if not n.startswith("runoff:")}
         network.load_state_dict(own)
-        x = (torch.from_numpy(TEST_X[..., None]).float() - m.fitted[0]["input.mean"]) / m.fitted[0]["input.std"]
+        x = (torch.from_numpy(TEST_X[..., None]).float() - m.fitted[0][slots.MEAN]) / m.fitted[0][slots.STD]
         with torch.no_grad():
             torch.testing.assert_close(
                 torch.from_numpy(logits[0]), network.eval()(x.permute(0, 3, 1, 2)), rtol=1e-4, atol=1e-4
@@ -407,7 +407,11 @@ def test_finished_members_are_kept_when_another_fails():
         ({"device": "gpu"}, (TRAIN_X, TRAIN_Y), "device must be 'cpu', 'cuda' or 'cuda:N', got 'gpu'"),
         ({"device": "mps"}, (TRAIN_X, TRAIN_Y), "promise no fixed order of sums"),
         ({"recipe": RECIPES["paper"]}, (X.reshape(-1, 64), Y), "the recipe's crop is for images"),
-        ({"recipe": Recipe(epochs=1, jitter=0.1)}, (TRAIN_X / 16, TRAIN_Y), "needs 8-bit images, got dtype float64"),
+        (
+            {"recipe": Recipe(epochs=1, jitter=0.1)},
+            (TRAIN_X / 16, TRAIN_Y),
+            "its images are not of 8 bits, as jitter needs",
+        ),
         ({}, ([TRAIN_X[0], TRAIN_X[1][:7]], [0, 1]), r"one size, got \(8, 8\) for sample 0 and \(7, 8\) for sample 1"),
         ({}, (np.zeros((4, 3, 8, 8)), [0, 1, 2, 3]), "looks like channels first"),
         ({}, (np.full((2, 8, 8), np.nan), [0, 1]), "X must be finite, got NaN or infinity in sample 0"),
@@ -472,3 +476,135 @@ def test_network_in_network_learns_on_the_cpu():
     assert isinstance(fitted._trainer().network((1, 8, 8), 10), NetworkInNetwork)
     scores = fitted.scores(TEST_X).values
     assert (scores.argmax(-1) == TEST_Y[:, None]).mean() > 0.5
+
+
+# -- what a failed call leaves, and what is taken for what -------------------------------------------------------------
+
+
+def test_a_fit_that_fails_leaves_the_classifier_as_it_was():
+    fitted = classifier().fit(TRAIN_X, TRAIN_Y, score=TEST_X)
+    before = fitted.scores(TEST_X).values
+    other = 16 - TEST_X
+    expected = fitted.scores(other).values
+    with pytest.raises(ValueError, match="same length"):
+        fitted.fit(TRAIN_X, TRAIN_Y[:-1], score=other)
+    with pytest.raises(ValueError, match="at least one sample"):
+        fitted.fit(TRAIN_X[:0, :4], TRAIN_Y[:0])
+    np.testing.assert_array_equal(fitted.scores(TEST_X).values, before)
+    np.testing.assert_array_equal(fitted.scores(other).values, expected)
+    new = classifier(network=Fragile)
+    Fragile.size = 32
+    try:
+        with pytest.raises(MemberError):
+            new.fit(TRAIN_X, TRAIN_Y)
+    finally:
+        Fragile.size = 0
+    with pytest.raises(ValueError, match="not fitted yet"):
+        new.scores(TEST_X)
+
+
+def leaning(slope):
+    class Leaning(nn.Module):
+        def __init__(self, shape, n_classes):
+            super().__init__()
+            self.layer = nn.Linear(int(np.prod(shape)), n_classes)
+            self.slope = slope
+
+        def forward(self, x):
+            return F.leaky_relu(self.layer(x.flatten(1)), self.slope)
+
+    return Leaning
+
+
+def half_frozen(shape, n_classes):
+    network = networks.small(shape, n_classes)
+    network.features.requires_grad_(False)
+    return network
+
+
+def first_zero(shape, n_classes):
+    network = networks.small(shape, n_classes)
+    nn.init.zeros_(network.head.weight)
+    return network
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(leaning(0.0), leaning(0.9)), (networks.small, half_frozen), (networks.small, first_zero)]
+)
+def test_a_network_that_does_something_else_is_another_one(tmp_path, one, other):
+    classifier(network=one, checkpoints=tmp_path).fit(TRAIN_X, TRAIN_Y)
+    again = classifier(network=other, checkpoints=tmp_path).fit(TRAIN_X, TRAIN_Y)
+    fresh = classifier(network=other).fit(TRAIN_X, TRAIN_Y)
+    np.testing.assert_array_equal(again.scores(TEST_X).values, fresh.scores(TEST_X).values)
+
+
+def test_settings_changed_after_fit_wait_for_the_next_one():
+    fitted = classifier(network=leaning(0.0)).fit(TRAIN_X, TRAIN_Y)
+    before = fitted.scores(TEST_X).values
+    fitted.set_params(network=leaning(0.9), recipe="paper")
+    np.testing.assert_array_equal(fitted.scores(TEST_X).values, before)
+
+
+@pytest.mark.parametrize("n", [0, -1, 1.5, True])
+def test_seeds_that_are_no_number(n):
+    fitted = classifier().fit(TRAIN_X, TRAIN_Y)
+    with pytest.raises(ValueError, match="whole number of at least 1"):
+        fitted.add_seeds(n)
+    assert fitted.n_seeds == 1
+
+
+def test_labels_changed_in_place_stay_what_they_were_and_what_is_removed_is_forgotten():
+    labels = TRAIN_Y.copy()
+    fitted = classifier().fit(TRAIN_X, labels)
+    labels[:] = 0
+    fitted.update(remove=(TRAIN_X[:1], TRAIN_Y[:1]))
+    fresh = classifier().fit(TRAIN_X[1:], TRAIN_Y[1:])
+    np.testing.assert_array_equal(fitted.scores(TEST_X).values, fresh.scores(TEST_X).values)
+    assert len(fitted._store._networks) == 4
+
+
+def test_whatever_mode_pytorch_is_in_around_us():
+    expected = classifier().fit(TRAIN_X, TRAIN_Y).scores(TEST_X).values
+    for mode in (torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)):
+        with mode():
+            given = classifier().fit(TRAIN_X, TRAIN_Y).scores(TEST_X).values
+        np.testing.assert_array_equal(given, expected)
+
+
+def test_scores_in_half_precision_are_what_is_read_back(tmp_path):
+    trainer = Trainer(networks.small, SHORT, (8, 8, 1), 10, device="cpu")
+    job = Job(0, 0, seeds_of(0, 0, 1)[0], X[..., None], np.arange(60), Y[:60])
+    (trained,) = trainer.train([job], TEST_X[..., None])
+    kept = Checkpoints(tmp_path, half=True)
+    given = kept.put(trained, "name")
+    np.testing.assert_array_equal(given.scores, kept.get(job, "name", trained.asked).scores)
+
+
+@pytest.mark.parametrize(
+    "hurt",
+    [
+        lambda state: state.pop(slots.MEAN),
+        lambda state: state.update({"head.bias": state["head.bias"][:5].clone()}),
+        lambda state: state.update({"head.bias": state["head.bias"].to(torch.int8)}),
+        lambda state: state.update({"more": torch.zeros(1)}),
+    ],
+)
+def test_a_saved_network_that_is_none(tmp_path, hurt):
+    import hashlib
+
+    from safetensors.torch import load, save
+
+    classifier().fit(TRAIN_X, TRAIN_Y).save(tmp_path / "model")
+    file = tmp_path / "model" / "members" / "000001-0000.safetensors"
+    state = load(file.read_bytes())
+    hurt(state)
+    file.write_bytes(save(state))
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
+    manifest["files"]["members/000001-0000.safetensors"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    (tmp_path / "model" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StorageError, match="is not one of these networks"):
+        TorchClassifier.load(tmp_path / "model", device="cpu")
+    manifest["settings"]["checkpoints"] = "/elsewhere"
+    (tmp_path / "model" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StorageError, match="settings that no classifier has"):
+        TorchClassifier.load(tmp_path / "model", device="cpu")

@@ -1,7 +1,9 @@
 """A network is a function of its own samples, seeds and recipe: bit for bit the same in any company."""
 
 import dataclasses
+import itertools
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -46,6 +48,41 @@ class Dropping(nn.Module):
         return self.layers(x)
 
 
+class Hidden(nn.Module):
+    """What a state_dict does not show: buffers left out of it or replaced, and a counter in Python."""
+
+    def __init__(self, shape, n_classes):
+        super().__init__()
+        self.layer = nn.Linear(int(np.prod(shape)), n_classes)
+        self.register_buffer("left_out", torch.zeros(()), persistent=False)
+        self.register_buffer("replaced", torch.zeros(()))
+        self.count = 0
+
+    def forward(self, x):
+        x = x.flatten(1)
+        if self.training:
+            self.left_out += x.abs().mean()
+            self.replaced = 0.9 * self.replaced + x.max()
+            self.count += 1
+        return self.layer(x) * (1 + 0.1 * self.left_out.detach() + 0.01 * self.replaced.detach() + 0.001 * self.count)
+
+
+class Drawing(nn.Module):
+    """Layers that draw from numpy's and Python's random numbers, or from a generator of their own."""
+
+    def __init__(self, shape, n_classes):
+        super().__init__()
+        self.layer = nn.Linear(int(np.prod(shape)), n_classes)
+        self.generator = torch.Generator().manual_seed(3)
+
+    def forward(self, x):
+        x = self.layer(x.flatten(1))
+        if self.training:
+            noise = torch.rand(x.shape, generator=self.generator)
+            x = x * (1 + noise) * np.random.rand() * (1 + random.random())  # noqa: NPY002, S311
+        return x
+
+
 def jobs(members, samples=X[..., None], labels=Y, n_seeds=1):
     return [
         Job(m, s, source, samples, PARTS[m], labels[PARTS[m]])
@@ -64,13 +101,78 @@ def same(a, b):
     return all(torch.equal(a.state[n], b.state[n]) for n in a.state) and np.array_equal(a.scores, b.scores)
 
 
-@pytest.mark.parametrize("network", [networks.small, networks.network_in_network, Dropping])
+@pytest.mark.parametrize("network", [networks.small, networks.network_in_network, Dropping, Hidden, Drawing])
 @pytest.mark.parametrize("recipe", [ALL, PLAIN])
 def test_a_network_is_the_same_alone_in_groups_and_in_any_order(network, recipe):
     together = trained(range(8), network, recipe, in_flight=2)
     for company, in_flight in (([3], 1), ([5, 3], 2), ([7, 6, 5, 4, 3, 2, 1, 0], 3)):
         for key, alone in trained(company, network, recipe, in_flight).items():
             assert same(alone, together[key]), (key, company)
+
+
+@pytest.mark.parametrize("network", [networks.small, Dropping, Hidden, Drawing])
+def test_a_network_is_asked_as_it_will_be_when_it_is_loaded(network):
+    done = trained(range(4), network)
+    trainer = Trainer(network, ALL, (8, 8, 1), 10, device="cpu")
+    for order in ([0, 1, 2, 3], [3, 1]):
+        for m, scores in trainer.score([(m, done[m, 0].state) for m in order], TEST_X[..., None]):
+            np.testing.assert_array_equal(scores, done[m, 0].scores)
+
+
+@pytest.mark.parametrize("network", [networks.small, Dropping])
+def test_whoever_takes_the_results_may_draw_and_ask_in_between(network):
+    expected = trained(range(8), network)
+    trainer = Trainer(network, ALL, (8, 8, 1), 10, device="cpu", in_flight=2)
+    for done in trainer.train(jobs(range(8)), TEST_X[..., None]):
+        torch.randn(1000)
+        np.random.rand(100)  # noqa: NPY002
+        assert same(done, expected[done.member, 0])
+        asked = dict(trainer.score([("it", done.state)], TEST_X[..., None]))
+        np.testing.assert_array_equal(asked["it"], done.scores)
+
+
+def test_settings_go_back_when_the_last_one_is_done():
+    trainer = Trainer(networks.small, PLAIN, (8, 8, 1), 10, device="cpu")
+    torch.set_num_threads(2)
+    one, other = trainer.train(jobs(range(3))), trainer.train(jobs(range(3)))
+    next(one)
+    next(other)
+    list(one)
+    assert torch.are_deterministic_algorithms_enabled()
+    list(other)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.get_num_threads() == 2
+
+
+ENCODER = nn.Sequential(nn.Flatten(), nn.Linear(64, 16))
+
+
+class Doubtful(Dropping):
+    def forward(self, x):
+        return super().forward(x) + torch.rand(())
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [
+        (lambda _, n: nn.Sequential(ENCODER, nn.Linear(16, n)), "two of its networks share"),
+        (lambda _, n: nn.Sequential(nn.Flatten(), Clocked(64, n)), "same weights for the same random numbers"),
+        (Doubtful, "must not draw random numbers when it is asked"),
+        (lambda *_: nn.Flatten(), "something to learn"),
+        (lambda *_: "network", "must give an nn.Module, got str"),
+    ],
+)  # fmt: skip
+def test_networks_that_cannot_be_a_members_own(network, told):
+    with pytest.raises(ValueError, match=told):
+        trained([0], network)
+
+
+class Clocked(nn.Linear):
+    ticks = itertools.count()
+
+    def __init__(self, *sizes):
+        super().__init__(*sizes)
+        nn.init.constant_(self.bias, next(Clocked.ticks))
 
 
 def test_what_is_global_has_no_say_and_is_left_alone():

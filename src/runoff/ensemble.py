@@ -44,19 +44,31 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Self:
         """Hash the samples into buckets and train every member on its own."""
         self._check_settings()
+        before = self.__dict__.copy()
+        try:
+            self._fit(X, y)
+        except BaseException:
+            self._undo(before)
+            raise
+        return self
+
+    def _undo(self, before: dict[str, Any]) -> None:
+        """All or nothing: what failed leaves no trace."""
+        self.__dict__ = before
+
+    def _fit(self, X: Any, y: Any) -> None:
         self._known = self.classes  # `update` keeps to it, whatever is set in between
         X, y = self._checked(X, y, reset=True)
         self._seed = _seed(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
         self.partition_ = Partition.make(self.n_partitions, self.spread, self._seed, key, self.hash)
         self._n_seeds, self._n_new = self.n_seeds, 2 if self._known is None else 0
-        self._samples, self._labels = X, y
+        self._samples, self._labels = X, y.copy()  # labels that somebody changes in place stay what they were
         self._digests = self.partition_.digests(X)
         self._buckets = self.partition_.buckets(X, self._digests)
         self.members_: list[Any] = []
         self._prepare()
         self._train_members(range(self.partition_.n_members))
-        return self
 
     def _prepare(self) -> None:
         """What a fit settles for its members, and updates keep to."""
@@ -161,7 +173,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             self._train_members(self.updated_members_.tolist())
         except BaseException:
-            self.__dict__ = before  # all or nothing
+            self._undo(before)
             raise
         return self
 

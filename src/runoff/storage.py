@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff import hashing
+from runoff import elections, hashing
 from runoff.members import Member
 from runoff.partition import Partition
 
@@ -96,6 +96,17 @@ def described(classifier: Ensemble) -> dict[str, Any]:
     }
 
 
+SETTINGS = {"n_partitions", "spread", "n_seeds", "election", "bound", "random_state", "hash"}
+
+
+def settings_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """The settings that `described` wrote, and no others."""
+    settings = manifest["settings"]
+    if not isinstance(settings, dict) or set(settings) != SETTINGS or settings["election"] not in elections.NAMES:
+        raise StorageError(f"{path} has settings that no classifier has: its manifest was altered")
+    return settings
+
+
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
     """A temporary directory beside `path` that takes its name when it is complete and on disk."""
@@ -143,7 +154,7 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
 def _put_together(
     kind: type[RunoffClassifier], path: Path, manifest: dict[str, Any], trusted: tuple[str, ...]
 ) -> RunoffClassifier:
-    classifier = kind(**manifest["settings"])
+    classifier = kind(**settings_of(path, manifest))
     restore(classifier, path, manifest)
     if manifest["n_features_in"] is not None:
         classifier.n_features_in_ = int(manifest["n_features_in"])
@@ -171,6 +182,10 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
         )
     classifier.partition_, classifier.hash_key = partition, key
     classifier.classes_ = read_array(path, "classes.npy", manifest)
+    if classifier.classes_.ndim != 1 or not np.array_equal(np.unique(classifier.classes_), classifier.classes_):
+        raise StorageError(f"{path} has classes that are not sorted labels, each once: it was altered")
+    if int(manifest["n_new"]) not in (0, 2):
+        raise StorageError(f"{path} counts in {manifest['n_new']} new labels, not 0 or 2: its manifest was altered")
     classifier._n_new = int(manifest["n_new"])
     classifier.classes = None if classifier._n_new else classifier.classes_
     classifier.member_sizes_ = read_array(path, "member_sizes.npy", manifest)

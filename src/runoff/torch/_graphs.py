@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from runoff.torch.slots import INPUTS, Job, Prepared, Slot, State
+from runoff.torch.slots import INPUTS, Job, Prepared, Slot, State, tensors_of
 
 
 class GraphSlot(Slot):
     """Tensors with room for the largest network of a group, and the step as a graph that is replayed."""
+
+    _fresh: Tensor | None = None  # the first weights of the next network, packed
 
     def __init__(self, *settings: Any) -> None:
         super().__init__(*settings)
@@ -20,8 +22,29 @@ class GraphSlot(Slot):
         self.graph = torch.cuda.CUDAGraph()
         self._asking: tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None = None  # with its question and its answer
 
-    def generator(self) -> torch.Generator:
-        return torch.cuda.default_generators[self.device.index]
+    def reseed(self, seed: int) -> None:
+        torch.cuda.default_generators[self.device.index].manual_seed(seed)
+
+    def try_out(self, batch: int) -> None:
+        """Warm up, and refuse what a captured step cannot do."""
+        tensors = {name: value.data_ptr() for name, value in tensors_of(self.module).items()}
+        generator = torch.cuda.default_generators[self.device.index]
+        before = generator.get_state()
+        super().try_out(batch)
+        if self.draws_numbers:
+            raise ValueError(
+                f"network must not draw random numbers on the host while it is trained on {self.device}: a captured "
+                "step would repeat them; use layers of PyTorch, or device='cpu'"
+            )
+        self.draws_numbers = not torch.equal(before, generator.get_state())
+        if self.draws_numbers:
+            generator.set_state(before)
+        for name, value in tensors_of(self.module).items():
+            if tensors.get(name) != value.data_ptr():
+                raise ValueError(
+                    f"network must change its buffer {name!r} in place (copy_, add_) to be trained on {self.device}, "
+                    "but its forward puts a new tensor there; or use device='cpu'"
+                )
 
     def capture(self, batch: int, n_samples: int, dtype: torch.dtype) -> None:
         """Prepare for networks of this batch size with at most so many samples."""
@@ -40,6 +63,8 @@ class GraphSlot(Slot):
 
     def capture_answer(self, like: Tensor) -> None:
         """Prepare for scoring inputs of this type."""
+        with torch.cuda.stream(self.stream):
+            self.try_asking()
         question = torch.zeros((INPUTS["cuda"], *self.shape), dtype=like.dtype, device=self.device)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(self.stream):
@@ -64,21 +89,26 @@ class GraphSlot(Slot):
         """In pinned memory, from which copies run beside everything else."""
         plain = super().prepare(job)
         tensors = {name: value.pin_memory() for name, value in plain.tensors.items()}
-        return Prepared(plain.job, plain.course, tensors, {"": _packed(self.state, plain.state).pin_memory()})
+        tensors[FRESH] = _packed(self.state, tensors_of(plain.module)).pin_memory()
+        return Prepared(plain.job, plain.course, tensors, plain.module)
 
     def _fill(self, arrays: dict[str, Tensor]) -> None:
         fixed = {"images": self.images, "labels": self.labels, "mean": self.mean, "std": self.std, **self.tables}
+        self._fresh = arrays.pop(FRESH)
         for name, value in arrays.items():
             fixed[name][: len(value)].copy_(value, non_blocking=True)
 
-    def set_state(self, state: State) -> None:
-        """From one tensor for all, as `prepare` packs them, or by name."""
-        if "" not in state:
-            super().set_state(state)
+    def install(self, module: torch.nn.Module) -> None:
+        """The first network is captured; those that follow are copied into its tensors."""
+        if self._fresh is None:
+            super().install(module)
             return
-        packed = state[""].to(self.device, non_blocking=True)
+        packed = self._fresh.to(self.device, non_blocking=True)
         with torch.no_grad():
             torch._foreach_copy_(list(self.state.values()), _unpacked(self.state, packed))
+            for value in self.optimizer.state:
+                value.zero_()
+        self._fresh = None
 
     def get_state(self) -> State:
         """A packed copy on the host, there once the stream has come so far; then `unpacked` gives it by name."""
@@ -92,6 +122,7 @@ class GraphSlot(Slot):
         return {name: part.clone() for name, part in zip(named, _unpacked(named, state[""]), strict=True)}
 
 
+FRESH = "runoff:fresh"
 WIDTH = 16  # bytes: every tensor begins at a multiple, as vectorised copies like it
 
 

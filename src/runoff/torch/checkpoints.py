@@ -11,21 +11,23 @@ import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+import runoff
 from runoff._files import written_whole
 from runoff.storage import StorageError
 from runoff.torch import devices
 from runoff.torch.networks import Factory
-from runoff.torch.slots import Job, State, array_digest, build
+from runoff.torch.slots import Job, State, array_digest, build, own_numbers, tensors_of
 from runoff.torch.trainer import Trained, Trainer
 
 FORMAT = "runoff network 1"
-SCORES = "scores"  # beside the weights, where inputs were given
+SCORES = "runoff:scores"  # beside the weights, where inputs were given
 
 
 class CheckpointError(StorageError):
@@ -33,15 +35,52 @@ class CheckpointError(StorageError):
 
 
 def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
-    """A digest of what a factory builds: its tensors' names and shapes, its layers, its source where there is any."""
+    """A digest of what a factory builds, the same on every machine.
+
+    It covers the names, shapes and types of the tensors, which of them are trained, the layers as they show themselves,
+    and the source of the factory and of all layers, where there is any.
+    """
     module = build(factory, shape, n_classes, np.random.SeedSequence(0))
-    try:
-        source = inspect.getsource(type(module))
-    except (OSError, TypeError):
-        source = ""
-    tensors = [(name, tuple(value.shape), str(value.dtype)) for name, value in module.state_dict().items()]
-    told = json.dumps([type(module).__qualname__, repr(module), tensors, source])
+    trained = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
+    tensors = [(n, tuple(v.shape), str(v.dtype), trained.get(n)) for n, v in tensors_of(module).items()]
+    kinds = sorted(
+        {type(layer) for layer in module.modules()}, key=lambda kind: f"{kind.__module__}.{kind.__qualname__}"
+    )
+    sources = [
+        _source(thing) for thing in (factory, *kinds) if not getattr(thing, "__module__", "").startswith("torch.")
+    ]
+    told = json.dumps([type(module).__qualname__, repr(module), tensors, sources])
     return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _source(thing: Any) -> str:
+    try:
+        return inspect.getsource(thing)
+    except (OSError, TypeError):
+        return repr(type(thing))
+
+
+def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
+    """A digest of what a factory's network does on this machine: its first weights, its answers and its gradients.
+
+    This finds what does not show in its source, such as a number that its function took from elsewhere.
+    """
+    module = build(factory, shape, n_classes, np.random.SeedSequence(0))
+    hashed = hashlib.sha256(digest(tensors_of(module)).encode())
+    draws = np.random.default_rng(0)
+    torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
+    numbers = draws.standard_normal((2, *torch_shape), dtype=np.float32)
+    plain = torch.autocast("cpu", enabled=False)
+    with devices.repeatable("fp32", torch.device("cpu")), own_numbers(0), torch.inference_mode(False), plain:
+        x, y = torch.from_numpy(numbers), torch.tensor([0, n_classes - 1])
+        with torch.enable_grad():
+            logits = module.train()(x)
+            torch.nn.functional.cross_entropy(logits.float(), y).backward()  # type: ignore[no-untyped-call]
+        gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
+        with torch.no_grad():
+            answers = module.eval()(x)
+    hashed.update(digest({"logits": logits.detach(), "answers": answers, **gradients}).encode())
+    return hashed.hexdigest()
 
 
 class Identities:
@@ -57,7 +96,9 @@ class Identities:
             np.__version__,
             list(trainer.shape),
             trainer.n_classes,
+            runoff.__version__,
             architecture(trainer.network, trainer.shape, trainer.n_classes),
+            behaviour(trainer.network, trainer.shape, trainer.n_classes),
         ]
 
     def of(self, job: Job) -> str:
@@ -85,9 +126,10 @@ class Kept:
         found = self._networks.get(identity)
         return None if found is None else found if found.asked == asked else replace(found, scores=None)
 
-    def put(self, trained: Trained, identity: str) -> None:
+    def put(self, trained: Trained, identity: str) -> Trained:
         """Keep a network."""
         self._networks[identity] = trained
+        return trained
 
     def keep_only(self, identities: set[str]) -> None:
         """Forget what is no longer of use."""
@@ -121,7 +163,7 @@ class Checkpoints:
         if metadata.get("identity") != identity:
             return None
         scores = state.pop(SCORES, None)
-        if metadata["asked"] != (asked or ""):
+        if metadata.get("asked") != (asked or ""):
             scores = None
         if not state and scores is None:
             return None
@@ -130,9 +172,9 @@ class Checkpoints:
             job.seed,
             state,
             None if scores is None else scores.float().numpy(),
-            metadata["asked"] or None,
-            metadata["refused"] or None,
-            float(metadata["seconds"]),
+            metadata.get("asked") or None,
+            metadata.get("refused") or None,
+            float(metadata.get("seconds", 0)),
         )
 
     def has(self, job: Job, identity: str, asked: str | None) -> bool:
@@ -147,12 +189,16 @@ class Checkpoints:
             raise CheckpointError(_unreadable(file, error)) from None
         return metadata.get("identity") == identity and metadata.get("asked") == (asked or "")
 
-    def put(self, trained: Trained, identity: str) -> None:
-        """Write a network to a temporary file, sync, rename: it is there whole or not at all."""
+    def put(self, trained: Trained, identity: str) -> Trained:
+        """Write a network to a temporary file, sync, rename: it is there whole or not at all.
+
+        Gives back what `get` will: with `half`, its scores are rounded.
+        """
         state = dict(trained.state) if self.weights else {}
         if trained.scores is not None:
             scores = torch.from_numpy(trained.scores)
             state[SCORES] = scores.half() if self.half else scores
+            trained = replace(trained, scores=state[SCORES].float().numpy())
         metadata = {
             "format": FORMAT,
             "identity": identity,
@@ -163,6 +209,7 @@ class Checkpoints:
         }
         with written_whole(self.file(trained.member, trained.seed), binary=True) as file:
             file.write(save(state, metadata))
+        return trained
 
     def keep_only(self, identities: set[str]) -> None:
         """Files are kept: another fit may want them."""

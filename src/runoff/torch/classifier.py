@@ -102,17 +102,29 @@ class TorchClassifier(Ensemble):
         Inputs given as `score` are scored as each network is finished, and kept with it: asking for them afterwards
         costs nothing.
         """
-        self._asked = None
-        if score is not None:
-            self._asked = compact(inputs.images(score, devices.find(self.device)))
+        self._to_score = None if score is None else compact(inputs.images(score, devices.find(self.device)))
         return super().fit(X, _host(y))
+
+    def _undo(self, before: dict[str, Any]) -> None:
+        """What failed leaves no trace, but for networks that are finished: the next attempt finds them."""
+        store = self.__dict__.get("_store")
+        super()._undo(before)
+        if store is not None:
+            self._store: Any = store
 
     def add_seeds(self, n: int) -> Self:
         """Train n more networks for each member, by the same recipe; those that are there stay as they are."""
         check_is_fitted(self)
+        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
+            raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
         self._check_samples()
-        self.n_seeds = self._n_seeds = self._n_seeds + n
-        self._train_members(range(self.partition_.n_members))
+        before = self.__dict__.copy()
+        try:
+            self.n_seeds = self._n_seeds = self._n_seeds + int(n)
+            self._train_members(range(self.partition_.n_members))
+        except BaseException:
+            self._undo(before)
+            raise
         return self
 
     def update(self, add: tuple[Any, Any] | None = None, remove: tuple[Any, Any] | None = None) -> Self:
@@ -161,15 +173,17 @@ class TorchClassifier(Ensemble):
         return Dense(array)
 
     def _prepare(self) -> None:
-        self._recipe = recipes.get(self.recipe)
+        self._recipe, self._network = recipes.get(self.recipe), networks.get(self.network)
+        self._asked = self.__dict__.pop("_to_score", None)
+        self._names: dict[tuple[int, int], str] = {}  # the identities of the networks that the members have
         if self.checkpoints is not None:
-            self._store: Any = Checkpoints(self.checkpoints)
+            self._store = Checkpoints(self.checkpoints)
         elif not isinstance(getattr(self, "_store", None), Kept):
             self._store = Kept()  # and what an earlier fit finished is still in it
 
     def _trainer(self) -> Trainer:
         return Trainer(
-            networks.get(self.network),
+            self._network,
             self._recipe,
             tuple(self._width[1]),
             len(self.classes_),
@@ -194,10 +208,10 @@ class TorchClassifier(Ensemble):
         missing = [job for job in jobs if (job.member, job.seed) not in done]
         training = trainer.train(missing, self._asked) if missing else iter(())
         for trained in shown(training, "training networks", len(missing), len(done), self.progress):
-            self._store.put(trained, names[trained.member, trained.seed])
-            done[trained.member, trained.seed] = trained
-        if len(which) == self.partition_.n_members:
-            self._store.keep_only(set(names.values()))
+            done[trained.member, trained.seed] = self._store.put(trained, names[trained.member, trained.seed])
+        # Networks of samples that are no longer there are forgotten: removing a sample is unlearning it.
+        self._names = {k: v for k, v in self._names.items() if k[0] not in set(which)} | names
+        self._store.keep_only(set(self._names.values()))
         return [self._member(m, shares[m], [done[key] for key in sorted(done) if key[0] == m]) for m in which]
 
     @staticmethod
@@ -240,6 +254,8 @@ class TorchClassifier(Ensemble):
 
     def _answers(self, states: list[Any], question: NDArray[Any]) -> Iterator[Any]:
         """The networks' scores, from what `fit` was asked to keep if that is the question."""
+        if len(self.members_) != self.partition_.n_members:
+            raise ValueError("the classifier is not fitted whole: fit it again")
         known = self._asked is not None and np.array_equal(self._asked, question)
         if known and all(answer is not None for m in self.members_ for answer in m.answers):
             yield from (((m.index, s), answer) for m in self.members_ for s, answer in enumerate(m.answers))

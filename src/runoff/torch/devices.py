@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import torch
 
+from runoff.members import one_thread
 from runoff.torch.recipes import Recipe
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
@@ -51,7 +56,25 @@ def find(device: str | torch.device | None) -> torch.device:
 
 def describe(device: torch.device) -> str:
     """What a checkpoint remembers of where it was made: other hardware gives other last bits."""
-    return "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    limits = [f"{name}={os.environ[name]}" for name in CPU_LIMITS if name in os.environ]
+    return " ".join(["cpu", _model(), torch.backends.cpu.get_cpu_capability(), *limits])
+
+
+# With these, libraries choose other instructions, which give other last bits.
+CPU_LIMITS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
+
+
+def _model() -> str:
+    """Which processor it is, as the system names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        kept = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "flags", "Features"))]
+        name, flags = kept[0], kept[1] if len(kept) > 1 else ""
+        return f"{name} {hashlib.sha256(flags.encode()).hexdigest()[:16]}"
+    except (OSError, IndexError):
+        return f"{platform.machine()} {platform.processor()}"
 
 
 def precision_of(recipe: Recipe, device: torch.device) -> str:
@@ -61,10 +84,35 @@ def precision_of(recipe: Recipe, device: torch.device) -> str:
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
 
 
+_lock = threading.Lock()
+_live: list[str] = []  # the precisions of those that rely on the settings now
+_undo = ExitStack()
+
+
 @contextmanager
-def repeatable(precision: str, device: torch.device) -> Iterator[None]:
-    """Deterministic kernels chosen by shape alone, one thread a member on the CPU; afterwards as before."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+def repeatable(precision: str, device: torch.device) -> Iterator[None]:  # noqa: ARG001
+    """Deterministic kernels chosen by shape alone, and one thread a network on the CPU.
+
+    These settings are global, so they stay while anybody relies on them, and go back when the last one is done.
+    """
+    with _lock:
+        if _live and ("tf32" in _live) != (precision == "tf32"):
+            raise DeviceError(f"networks in {precision} cannot be trained while others in {_live[0]} are: finish those")
+        if not _live:
+            _undo.enter_context(_settings(precision))
+        _live.append(precision)
+    try:
+        yield
+    finally:
+        with _lock:
+            _live.remove(precision)
+            if not _live:
+                _undo.close()
+
+
+@contextmanager
+def _settings(precision: str) -> Iterator[None]:
+    cudnn, matmul, mkldnn = torch.backends.cudnn, torch.backends.cuda.matmul, torch.backends.mkldnn
     before = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
@@ -75,6 +123,7 @@ def repeatable(precision: str, device: torch.device) -> Iterator[None]:
         matmul.allow_tf32,
         matmul.allow_bf16_reduced_precision_reduction,
         torch.get_num_threads(),
+        mkldnn.enabled,
     )
     try:
         torch.use_deterministic_algorithms(True)
@@ -82,12 +131,14 @@ def repeatable(precision: str, device: torch.device) -> Iterator[None]:
         cudnn.deterministic, cudnn.benchmark = True, False  # benchmark would choose kernels by the clock
         cudnn.allow_tf32 = matmul.allow_tf32 = precision == "tf32"
         matmul.allow_bf16_reduced_precision_reduction = False
+        mkldnn.enabled = True  # type: ignore[assignment]
         torch.set_num_threads(1)
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        with one_thread():
             yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
         torch.utils.deterministic.fill_uninitialized_memory = before[2]  # type: ignore[attr-defined]
         cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = before[3:7]
         matmul.allow_bf16_reduced_precision_reduction = before[7]
+        mkldnn.enabled = before[9]
         torch.set_num_threads(before[8])

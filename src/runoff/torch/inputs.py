@@ -64,5 +64,3 @@ def suits(recipe: Recipe, X: NDArray[Any]) -> None:
     used = [name for name in ON_IMAGES if getattr(recipe, name)]
     if X.ndim == 2 and used:
         raise ValueError(f"the recipe's {used[0]} is for images, but X has rows of {X.shape[1]} numbers: turn it off")
-    if recipe.jitter and X.dtype != np.uint8:
-        raise ValueError(f"the recipe's jitter needs 8-bit images, got dtype {X.dtype}: convert them, or turn it off")

@@ -212,6 +212,8 @@ def _write_ballots(run: Run, work: Work, dataset: Dataset, n_seeds: int) -> None
     for m, own in enumerate(work.rows):
         shares = np.bincount(work.labels[own], minlength=n_classes) / max(1, len(own))
         found = [work.store.get(job, work.names[job.member, job.seed], digest) for job in by_member.get(m, [])]
+        if any(net is None or (net.scores is None and net.refused is None) for net in found):
+            raise RunError(f"the networks of member {m} in {run.path} changed while it was trained: train it again")
         scores = [net.scores for net in found if net is not None and net.refused is None and net.scores is not None]
         voted = averaged(scores, shares) if scores else np.tile(shares.astype(np.float32), (len(work.asked), 1))
         ranked = points(voted)

@@ -8,10 +8,11 @@ statistics, momentum, samples, draws. Nothing of the one before is left, and not
 from __future__ import annotations
 
 import hashlib
+import random
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,15 +23,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from runoff.hashing import plain_floats
-from runoff.members import alone
 from runoff.torch import augment, courses, optimizers
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
 
 State = dict[str, Tensor]
-MEAN, STD = "input.mean", "input.std"  # beside the network's own tensors: how a member sees an input
+MEAN, STD = "runoff:mean", "runoff:std"  # beside the network's own tensors: how a member sees an input
 INPUTS = {"cpu": 64, "cuda": 512}  # scored at a time, always that many: the bits must not depend on how many are asked
 
+ATTEMPTS = 5  # to build a network undisturbed
 _building = threading.Lock()  # factories draw from global random numbers
 
 
@@ -58,7 +59,7 @@ class Prepared:
     job: Job
     course: courses.Course
     tensors: dict[str, Tensor] = field(repr=False)
-    state: State = field(repr=False)
+    module: nn.Module = field(repr=False)  # new, with its first weights
 
 
 def array_digest(array: Any) -> str:
@@ -92,15 +93,81 @@ def statistics(images: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.fl
     return mean.astype(np.float32), np.where(std > 0, std, 1.0).astype(np.float32)
 
 
+def tensors_of(module: nn.Module) -> State:
+    """Everything that a network learns or keeps, also buffers that its state_dict leaves out; shared ones once."""
+    return {name: value.detach() for name, value in (*module.named_parameters(), *module.named_buffers())}
+
+
 def build(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
-    """A network with first weights from a source, whatever global random numbers are at."""
+    """A network with first weights from a source.
+
+    Weights are drawn from global random numbers, from which others may draw at the same time in other threads. So it is
+    built twice, until both are equal; which also finds functions that give different networks, or the same one twice.
+    """
+    for _ in range(ATTEMPTS):
+        first, second = (_built(factory, shape, n_classes, source) for _ in range(2))
+        one, other = tensors_of(first), tensors_of(second)
+        places = {value.untyped_storage().data_ptr() for value in one.values() if value.numel()}
+        if shared := [
+            n for n, value in other.items() if value.numel() and value.untyped_storage().data_ptr() in places
+        ]:
+            raise ValueError(
+                f"network must make every tensor anew, but two of its networks share {shared[0]!r}: copy the module "
+                "(copy.deepcopy) inside the function"
+            )
+        if one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one):
+            return first
+    raise ValueError(
+        "network must give the same weights for the same random numbers, got different ones: it draws from a source of "
+        "its own, or another thread draws from the global one at the same time"
+    )
+
+
+def _built(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
     torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
-    with _building, torch.random.fork_rng(devices=[]), alone(source):
-        torch.default_generator.manual_seed(int(source.generate_state(1, np.uint64)[0] >> 1))
+    with _building, own_numbers(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
         module = factory(torch_shape, n_classes)
     if not isinstance(module, nn.Module):
         raise ValueError(f"network must give an nn.Module, got {type(module).__name__}")
     return module
+
+
+@contextmanager
+def own_numbers(seed: int) -> Iterator[None]:
+    """Global random numbers of PyTorch (on the CPU), numpy and Python from a seed, and afterwards as they were."""
+    before = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        seed_all(seed)
+        yield
+    finally:
+        torch.default_generator.set_state(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+        random.setstate(before[2])
+
+
+def seed_all(seed: int) -> None:
+    """Start all global random numbers on the host."""
+    torch.default_generator.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
+
+
+def _numbers() -> tuple[Any, ...]:
+    """Where global random numbers on the host are at."""
+    numpy_: Any = np.random.get_state()  # noqa: NPY002
+    return torch.default_generator.get_state().numpy().tobytes(), numpy_[1].tobytes(), numpy_[2:], random.getstate()
+
+
+def fits(state: State, like: State, n_channels: int) -> None:
+    """Whether a state is one of such networks: names, shapes and types."""
+    expected = {name: (tuple(value.shape), value.dtype) for name, value in like.items()}
+    expected |= dict.fromkeys((MEAN, STD), ((n_channels,), torch.float32))
+    given = {name: (tuple(value.shape), value.dtype) for name, value in state.items()}
+    if odd := sorted(name for name in expected.keys() | given.keys() if expected.get(name) != given.get(name)):
+        raise ValueError(
+            f"the network has changed: {odd[0]!r} should be {expected.get(odd[0], 'absent')}, got "
+            f"{given.get(odd[0], 'nothing')}"
+        )
 
 
 class Slot:
@@ -111,13 +178,7 @@ class Slot:
     ) -> None:
         self.factory, self.recipe, self.precision = factory, recipe, precision
         self.shape, self.n_classes, self.device = shape, n_classes, device
-        module = build(factory, shape, n_classes, np.random.SeedSequence(0))
-        # Only for networks that ask for it: some layers of PyTorch have had wrong gradients in this format.
-        self.channels_last = len(shape) == 3 and getattr(module, "channels_last", False)
-        format_ = torch.channels_last if self.channels_last else torch.contiguous_format
-        self.module = module.to(device=device, memory_format=format_).train()  # type: ignore[call-overload]
-        self.state: State = dict(self.module.state_dict(keep_vars=False))
-        self.optimizer = optimizers.make([p for p in self.module.parameters() if p.requires_grad], recipe)
+        self.install(_built(factory, shape, n_classes, np.random.SeedSequence(0)))
         self.clock = torch.zeros(1, dtype=torch.int64, device=device)
         self.mean = torch.zeros(shape[-1], device=device)
         self.std = torch.ones(shape[-1], device=device)
@@ -129,10 +190,27 @@ class Slot:
         self.draws_numbers = False  # whether layers draw from the global generator
         self.begun = 0.0
 
+    def install(self, module: nn.Module) -> None:
+        """Take a network in, with nothing of the one before."""
+        # Only for networks that ask for it: some layers of PyTorch have had wrong gradients in this format.
+        self.channels_last = len(self.shape) == 3 and getattr(module, "channels_last", False)
+        format_ = torch.channels_last if self.channels_last else torch.contiguous_format
+        self.module = module.to(device=self.device, memory_format=format_).train()  # type: ignore[call-overload]
+        self.state = tensors_of(self.module)
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        if not parameters:
+            raise ValueError("network must have something to learn, got a module without parameters to train")
+        self.optimizer = optimizers.make(parameters, self.recipe)
+
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
         """Augmentation, forward, backward, update, for the batch that the clock points at."""
+        plain = torch.autocast(self.device.type, enabled=False)  # going back, too, would be subject to the caller's
+        with torch.inference_mode(False), torch.enable_grad(), plain:
+            self._step()
+
+    def _step(self) -> None:
         draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items()}
         labels = self.labels[draws["rows"]]
         x = augment.batch(self.images, draws, self.recipe, self.mean, self.std)
@@ -152,14 +230,12 @@ class Slot:
 
     def arithmetic(self) -> Any:
         """The precision of the network's own operations."""
-        if self.precision != "bf16":
-            return nullcontext()
-        return torch.autocast(self.device.type, torch.bfloat16)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
     def advance(self) -> None:
         """The next step of the network that is loaded."""
         if self.draws_numbers and self.course is not None:
-            self.generator().manual_seed(int(self.course.seeds[self.done]))
+            self.reseed(int(self.course.seeds[self.done]))
         self.run()
         self.done += 1
 
@@ -167,9 +243,9 @@ class Slot:
         """Take the step: here as it is, on a GPU as a captured graph."""
         self.step()
 
-    def generator(self) -> torch.Generator:
-        """That layers such as dropout draw from."""
-        return torch.default_generator
+    def reseed(self, seed: int) -> None:
+        """Start the random numbers that layers such as dropout draw from."""
+        seed_all(seed)
 
     # -- one network after another -------------------------------------------------------------------------------------
 
@@ -184,9 +260,19 @@ class Slot:
 
     def try_out(self, batch: int) -> None:
         """Warm up, and see whether layers draw numbers. Only while nothing else runs: the generator is global."""
-        before = self.generator().get_state()
-        self.warm_up(batch)
-        self.draws_numbers = not torch.equal(before, self.generator().get_state())
+        with own_numbers(0):
+            before = _numbers()
+            self.warm_up(batch)
+            self.draws_numbers = _numbers() != before
+
+    def try_asking(self) -> None:
+        """Refuse a network that draws random numbers when it is asked: its scores would be of no fixed value."""
+        with own_numbers(0):
+            before = _numbers()
+            with self.evaluating():
+                self._logits(torch.zeros((2, *self.shape), device=self.device))
+            if _numbers() != before:
+                raise ValueError("network must not draw random numbers when it is asked, only while it is trained")
 
     def _blank(self, batch: int) -> courses.Course:
         course = courses.draw(self.recipe, max(2, batch), self.shape, np.random.SeedSequence(0))
@@ -207,16 +293,14 @@ class Slot:
         arrays = {"images": images, "labels": job.labels, "mean": mean, "std": std, **course.tables()}
         tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}
         tensors["images"] = augment.padded(tensors["images"], self.recipe)
-        return Prepared(job, course, tensors, fresh.state_dict())
+        return Prepared(job, course, tensors, fresh)
 
     def load(self, prepared: Prepared) -> None:
         """Set everything for a new network."""
         self.job, self.course, self.done, self.begun = prepared.job, prepared.course, 0, time.perf_counter()
         self.steps = len(self.course.rates)
         self._fill(dict(prepared.tensors))
-        self.set_state(prepared.state)
-        for value in self.optimizer.state:
-            value.zero_()
+        self.install(prepared.module)
         self.clock.zero_()
 
     def _fill(self, arrays: dict[str, Tensor]) -> None:
@@ -226,25 +310,17 @@ class Slot:
 
     def set_state(self, state: State) -> None:
         """Weights and statistics of a network, by name."""
-        if state.keys() - {MEAN, STD} != self.state.keys():
-            odd = sorted((state.keys() - {MEAN, STD}) ^ self.state.keys())
-            raise ValueError(f"the network has changed: {odd[0]!r} is only in one of the two")
+        fits(state, self.state, self.shape[-1])
         with torch.no_grad():
-            for name, value in self.state.items():
-                if value.shape != state[name].shape:
-                    shapes = f"{tuple(value.shape)}, not {tuple(state[name].shape)}"
-                    raise ValueError(f"the network has changed: {name!r} has shape {shapes}")
+            for name, value in self._named():
                 value.copy_(state[name], non_blocking=True)
-            if MEAN in state:
-                self.mean.copy_(state[MEAN], non_blocking=True)
-                self.std.copy_(state[STD], non_blocking=True)
 
     def get_state(self) -> State:
         """A copy on the host."""
         return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in self._named()}
 
     def _named(self) -> Iterator[tuple[str, Tensor]]:
-        yield from self.state.items()
+        yield from tensors_of(self.module).items()  # as they are now: a module may have replaced some
         yield MEAN, self.mean
         yield STD, self.std
 

@@ -17,6 +17,7 @@ from runoff.torch.checkpoints import architecture
 from runoff.torch.classifier import NetworkMember, TorchClassifier
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
+from runoff.torch.slots import MEAN, State, build, fits, tensors_of
 
 FORMAT, VERSION = "runoff torch classifier", 1
 
@@ -72,9 +73,9 @@ def _put_together(
         raise StorageError(f"{path} holds networks of your own: give their function as load(path, network=...)")
     recipe = Recipe.from_dict(manifest["recipe"])
     settings = {"network": network or manifest["network"], "recipe": recipe, "device": device}
-    classifier = kind(**settings, **manifest["settings"])
+    classifier = kind(**settings, **storage.settings_of(path, manifest))
     storage.restore(classifier, path, manifest)
-    classifier._recipe, classifier._asked = recipe, None
+    classifier._recipe, classifier._asked, classifier._network = recipe, None, networks.get(classifier.network)
     trainer = classifier._trainer()
     if architecture(trainer.network, trainer.shape, trainer.n_classes) != manifest["architecture"]:
         raise StorageError(f"{path} was saved with another network than the one given: names, shapes or code differ")
@@ -85,8 +86,12 @@ def _put_together(
         raise StorageError(
             f"{path} has shares of shape {shares.shape} for {n_members} members: the manifest was altered"
         )
+    files = [name for name in manifest["files"] if name.startswith("members/")]
+    if sum(map(int, counts)) != len(files) or not np.isfinite(shares).all() or classifier._n_new:
+        raise StorageError(f"{path} has {len(files)} networks, not those that its manifest counts: it was altered")
+    like = tensors_of(build(trainer.network, trainer.shape, trainer.n_classes, np.random.SeedSequence(0)))
     classifier.members_ = [
-        NetworkMember(m, shares[m], tuple(_state(path, _name(m, s), manifest) for s in range(int(counts[m]))))
+        NetworkMember(m, shares[m], tuple(_state(path, _name(m, s), manifest, like) for s in range(int(counts[m]))))
         for m in range(n_members)
     ]
     return classifier
@@ -96,7 +101,11 @@ def _name(member: int, seed: int) -> str:
     return f"{member:06d}-{seed:04d}.safetensors"
 
 
-def _state(path: Path, name: str, manifest: dict[str, Any]) -> dict[str, torch.Tensor]:
+def _state(path: Path, name: str, manifest: dict[str, Any], like: State) -> State:
     name = f"members/{name}"
-    state: dict[str, torch.Tensor] = parse(storage.checked(path, name, manifest["files"][name]))
+    state: State = parse(storage.checked(path, name, manifest["files"][name]))
+    try:
+        fits(state, like, len(state[MEAN]) if MEAN in state else 0)
+    except ValueError as error:
+        raise StorageError(f"{path / name} is not one of these networks: {error}") from None
     return state

@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runoff.members import MemberError, undisturbed
+from runoff.members import MemberError
 from runoff.torch import devices
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
-from runoff.torch.slots import Job, Slot, State, array_digest
+from runoff.torch.slots import Job, Slot, State, array_digest, build, own_numbers
 
 IN_FLIGHT = 4  # networks at a time on a GPU, if memory allows: more gained nothing
 LITTLE = 16  # samples in a step that only sets things up
@@ -71,23 +71,37 @@ class Trainer:
         self.network, self.recipe, self.shape, self.n_classes = network, recipe, shape, n_classes
         self.device = devices.find(device)
         self.precision = devices.precision_of(recipe, self.device)
+        if in_flight is not None and (not isinstance(in_flight, int) or isinstance(in_flight, bool) or in_flight < 1):
+            raise ValueError(f"in_flight must be a whole number of at least 1, got {in_flight!r}")
         self.in_flight = in_flight
 
     def train(self, jobs: Sequence[Job], inputs: NDArray[Any] | None = None) -> Iterator[Trained]:
         """Train these networks and give each as soon as it is done, with its scores for inputs if there are any."""
         asked = None if inputs is None else array_digest(inputs)
-        with undisturbed(), devices.repeatable(self.precision, self.device):
-            on_device = self._on_cpu if self.device.type == "cpu" else self._on_gpu
-            for done in on_device([_Training(job) for job in jobs], inputs):
-                yield replace(done, asked=asked)
+        suited: list[Job] = []
+        unsuited: list[Job] = []
+        for job in jobs:
+            (unsuited if self.recipe.jitter and job.images().dtype != np.uint8 else suited).append(job)
+        for job in unsuited:  # judged by its own samples, so that nobody else's can bring it about
+            yield Trained(job.member, job.seed, {}, None, asked, "its images are not of 8 bits, as jitter needs them")
+        with devices.repeatable(self.precision, self.device):
+            if self.device.type == "cuda":
+                for done in self._on_gpu(suited, inputs):
+                    yield replace(done, asked=asked)
+            elif suited:
+                draws = self._try_out(asking=inputs is not None)
+                for done in self._on_cpu((_Training(self, job) for job in suited), inputs, draws):
+                    yield replace(done, asked=asked)
 
     def score(self, states: Iterable[tuple[Any, State]], inputs: NDArray[Any]) -> Iterator[tuple[Any, NDArray[Any]]]:
         """The scores of trained networks, (n_inputs, n_classes) each, under the names they came with."""
-        with undisturbed(), devices.repeatable(self.precision, self.device):
-            if self.device.type == "cpu":
-                yield from self._on_cpu((_Scoring(name, state) for name, state in states), inputs)
-            else:
+        with devices.repeatable(self.precision, self.device):
+            if self.device.type == "cuda":
                 yield from self._scored_on_gpu(states, inputs)
+            else:
+                self._slot().try_asking()
+                tasks = (_Scoring(self, name, state) for name, state in states)
+                yield from self._on_cpu(tasks, inputs, draws=False)
 
     def workers(self) -> int:
         """Networks at a time on a CPU."""
@@ -96,7 +110,7 @@ class Trainer:
 
     def try_steps(self, job: Job) -> float:
         """Seconds that a step of a network takes on the CPU, from a few."""
-        with undisturbed(), devices.repeatable(self.precision, self.device):
+        with devices.repeatable(self.precision, self.device), own_numbers(0):
             slot = self._slot()
             slot.load(slot.prepare(job))
             slot.advance()
@@ -105,46 +119,49 @@ class Trainer:
                 slot.advance()
             return (time.perf_counter() - started) / max(1, n)
 
+    @torch.inference_mode(False)
     def _slot(self) -> Slot:
         return Slot(self.network, self.recipe, self.precision, self.shape, self.n_classes, self.device)
 
     # -- CPU: a thread for each network in flight ----------------------------------------------------------------------
 
-    def _on_cpu(self, tasks: Iterable[Any], inputs: NDArray[Any] | None) -> Iterator[Any]:
+    @torch.inference_mode(False)
+    def _try_out(self, asking: bool) -> bool:
+        """Whether layers draw random numbers while training; networks that cannot be trained or asked are refused."""
+        build(self.network, self.shape, self.n_classes, np.random.SeedSequence(0))
+        slot = self._slot()
+        slot.try_out(LITTLE)
+        if asking:
+            slot.try_asking()
+        return slot.draws_numbers
+
+    def _on_cpu(self, tasks: Iterable[Any], inputs: NDArray[Any] | None, draws: bool) -> Iterator[Any]:
         asked = None if inputs is None else torch.from_numpy(np.ascontiguousarray(inputs))
-        n_workers = self.workers()
-        first = self._slot()
-        first.try_out(LITTLE)
-        if first.draws_numbers:  # from one global generator
-            n_workers = 1
-        own = threading.local()
-        spare, stop = [first], threading.Event()
+        if draws:  # from global random numbers: here, where whoever takes our results cannot draw in between
+            for task in tasks:
+                with own_numbers(0):
+                    done = task(asked, True, threading.Event())
+                yield done
+            return
+        stop = threading.Event()
 
         def work(task: Any) -> Any:
-            if stop.is_set():
-                return None
             torch.set_num_threads(1)
-            if not hasattr(own, "slot"):
-                try:
-                    own.slot = spare.pop()
-                except IndexError:
-                    own.slot = self._slot()
-                    own.slot.warm_up(LITTLE)
-            return task(own.slot, asked)
+            return None if stop.is_set() else task(asked, False, stop)
 
-        with ThreadPoolExecutor(n_workers) as pool:
+        with ThreadPoolExecutor(self.workers()) as pool:
             try:
-                yield from _as_done(pool, work, tasks, 2 * n_workers)
+                yield from _as_done(pool, work, tasks, 2 * self.workers())
             finally:
                 stop.set()
 
     # -- GPU: graphs on streams ----------------------------------------------------------------------------------------
 
-    def _on_gpu(self, tasks: Sequence[_Training], inputs: NDArray[Any] | None) -> Iterator[Trained]:
+    def _on_gpu(self, jobs: Sequence[Job], inputs: NDArray[Any] | None) -> Iterator[Trained]:
         asked = None if inputs is None else torch.from_numpy(np.ascontiguousarray(inputs)).to(self.device)
         torch.cuda.synchronize(self.device)
         groups: dict[tuple[int, torch.dtype], list[Job]] = {}
-        for job in (task.job for task in tasks):
+        for job in jobs:
             bytes_ = job.samples.dtype == np.uint8 or job.images().dtype == np.uint8
             key = (self.recipe.batch_of(len(job.rows)), torch.uint8 if bytes_ else torch.float32)
             groups.setdefault(key, []).append(job)
@@ -158,7 +175,7 @@ class Trainer:
             active = list(slots)
             while active:
                 for slot in list(active):
-                    with torch.cuda.stream(slot.stream):
+                    with torch.cuda.stream(slot.stream), torch.inference_mode(False):
                         if slot.job is None:
                             prepared = next(waiting, None)
                             if prepared is None:
@@ -176,6 +193,7 @@ class Trainer:
         while ending:
             yield ending.popleft().trained()
 
+    @torch.inference_mode(False)
     def _captured(
         self, batch: int, n_samples: int, dtype: torch.dtype, jobs: list[Job], inputs: Tensor | None
     ) -> list[Any]:
@@ -220,13 +238,14 @@ class Trainer:
         asked = torch.from_numpy(np.ascontiguousarray(inputs)).to(self.device)
         torch.cuda.synchronize(self.device)
         settings = (self.network, self.recipe, self.precision, self.shape, self.n_classes, self.device)
-        slots = [GraphSlot(*settings) for _ in range(self.in_flight or 2)]
-        for slot in slots:
-            slot.capture_answer(asked)
+        with torch.inference_mode(False):
+            slots = [GraphSlot(*settings) for _ in range(self.in_flight or 2)]
+            for slot in slots:
+                slot.capture_answer(asked)
         ending = deque[Any]()
         for i, (name, state) in enumerate(states):
             slot = slots[i % len(slots)]
-            with torch.cuda.device(self.device), torch.cuda.stream(slot.stream):
+            with torch.cuda.device(self.device), torch.cuda.stream(slot.stream), torch.inference_mode(False):
                 slot.set_state(state)
                 scores = _to_host(slot.score(asked))
                 ending.append((name, scores, slot.stream.record_event()))
@@ -240,29 +259,38 @@ class Trainer:
 
 
 class _Training:
-    """A network to train on the CPU."""
+    """A network to train on the CPU: made when it is its turn, in the thread of whoever takes the results."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, trainer: Trainer, job: Job) -> None:
+        self.trainer, self.job = trainer, job
+        with naming(job), torch.inference_mode(False):
+            self.slot = trainer._slot()
+            self.prepared = self.slot.prepare(job)
 
-    def __call__(self, slot: Slot, inputs: Tensor | None) -> Trained:
-        with naming(self.job):
-            slot.load(slot.prepare(self.job))
+    def __call__(self, inputs: Tensor | None, draws: bool, stop: threading.Event) -> Trained | None:
+        slot = self.slot
+        with naming(self.job), torch.inference_mode(False):
+            slot.draws_numbers = draws
+            slot.load(self.prepared)
             while slot.done < slot.steps:
                 slot.advance()
-            scores = None if inputs is None else slot.score(inputs).numpy()
-        return trained(self.job, slot.get_state(), scores, time.perf_counter() - slot.begun)
+                if stop.is_set():
+                    return None
+            state = slot.get_state()
+            # Asked as it will be later: a new module with this state.
+            scores = None if inputs is None else _Scoring(self.trainer, None, state)(inputs, False, stop)[1]
+        return trained(self.job, state, scores, time.perf_counter() - slot.begun)
 
 
 class _Scoring:
     """A trained network to ask on the CPU."""
 
-    def __init__(self, name: Any, state: State) -> None:
-        self.name, self.state = name, state
+    def __init__(self, trainer: Trainer, name: Any, state: State) -> None:
+        self.slot, self.name, self.state = trainer._slot(), name, state
 
-    def __call__(self, slot: Slot, inputs: Tensor) -> tuple[Any, NDArray[Any]]:
-        slot.set_state(self.state)
-        return self.name, slot.score(inputs).numpy()
+    def __call__(self, inputs: Tensor | None, draws: bool, stop: threading.Event) -> tuple[Any, Any]:  # noqa: ARG002
+        self.slot.set_state(self.state)
+        return self.name, None if inputs is None else self.slot.score(inputs).numpy()
 
 
 class _Ending:
@@ -307,9 +335,14 @@ def _to_host(scores: Tensor) -> Tensor:
 
 def trained(job: Job, state: State, scores: NDArray[Any] | None, seconds: float) -> Trained:
     """Once a loss is no number, the weights are none either, and stay so."""
-    broken = next((name for name, value in state.items() if not torch.isfinite(value).all()), None)
+    broken = next((name for name, value in state.items() if not _sane(value)), None)
     refused = None if broken is None else f"its loss became infinite or no number (seen in {broken!r} after training)"
     return Trained(job.member, job.seed, state, scores, None, refused, seconds)
+
+
+def _sane(value: Tensor) -> bool:
+    """No NaN, and not all infinite: masks may hold infinities, weights become NaN a step after they become infinite."""
+    return not bool(torch.isnan(value).any()) and (not value.numel() or bool(torch.isfinite(value).any()))
 
 
 def _ahead(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], ahead: int) -> Generator[Any]:
@@ -340,6 +373,8 @@ def _as_done(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], ahead: i
             return
         done, pending = wait(pending, return_when=FIRST_COMPLETED)
         failed = [future for future in done if future.exception() is not None]
-        yield from (future.result() for future in done if future not in failed)
+        for future in done:
+            if future not in failed and (result := future.result()) is not None:
+                yield result
         for future in failed:
             future.result()

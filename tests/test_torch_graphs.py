@@ -1,0 +1,132 @@
+"""The slots of a GPU, with graphs replaced by the plain step, give the bits of the CPU's: packing, loading, ending.
+
+What only a GPU can show is in benchmarks/isolation.py.
+"""
+
+from contextlib import contextmanager, nullcontext
+
+import numpy as np
+import pytest
+import torch
+
+from runoff.torch import Trainer, _graphs, devices, networks
+from runoff.torch.slots import Slot
+from tests.test_torch_isolation import ALL, PLAIN, TEST_X, Dropping, jobs, same, trained
+
+
+class Stream:
+    def __init__(self, *_):
+        pass
+
+    def synchronize(self):
+        pass
+
+    def record_event(self):
+        return self
+
+    def query(self):
+        return True
+
+
+class Graph:
+    """Replays what was last done while it was captured."""
+
+    def __init__(self):
+        self.work = None
+
+    def replay(self):
+        self.work()
+
+
+class Generator:
+    """A GPU's own random numbers: not the host's."""
+
+    def __init__(self):
+        self.drawn = torch.Generator()
+
+    def get_state(self):
+        return self.drawn.get_state()
+
+    def set_state(self, state):
+        self.drawn.set_state(state)
+
+    def manual_seed(self, seed):
+        self.drawn.manual_seed(seed)
+
+
+class Eager(_graphs.GraphSlot):
+    """Its graphs are plain calls."""
+
+    def run(self):
+        self.step()
+
+    def answer(self, question):
+        if self._asking is None:
+            return super().answer(question)
+        _, place, _ = self._asking
+        place.copy_(question)
+        return Slot.answer(self, place)
+
+
+@pytest.fixture
+def faked(monkeypatch):
+    @contextmanager
+    def graph(*_, **__):
+        yield
+
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *a, pin_memory=False, **k: empty(*a, **k))  # noqa: ARG005
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())
+    for name, value in {
+        "Stream": Stream,
+        "CUDAGraph": Graph,
+        "graph": graph,
+        "stream": lambda _: nullcontext(),
+        "device": lambda _: nullcontext(),
+        "synchronize": lambda *_: None,
+        "mem_get_info": lambda _: (2**40, 2**40),
+        "default_generators": [Generator()],
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    monkeypatch.setattr(_graphs, "GraphSlot", Eager)
+    monkeypatch.setitem(_graphs.INPUTS, "cuda", 64)
+
+
+def on_slots(members, network, recipe, in_flight):
+    trainer = Trainer(network, recipe, (8, 8, 1), 10, device="cpu", in_flight=in_flight)
+    trainer.device = torch.device("cpu", 0)
+    with devices.repeatable("fp32", trainer.device):
+        return trainer, {(t.member, t.seed): t for t in trainer._on_gpu(jobs(members), TEST_X[..., None])}
+
+
+@pytest.mark.parametrize("recipe", [ALL, PLAIN])
+@pytest.mark.parametrize("network", [networks.small, networks.network_in_network])
+def test_slots_that_are_used_again_give_the_same_bits(faked, network, recipe):  # noqa: ARG001
+    expected = trained(range(8), network, recipe)
+    for members, in_flight in ((range(8), 3), (range(7, -1, -1), 1), ([5, 2], 2)):
+        trainer, given = on_slots(members, network, recipe, in_flight)
+        for key, network_ in given.items():
+            assert same(network_, expected[key]), key
+    states = [(key, network_.state) for key, network_ in expected.items()]
+    with devices.repeatable("fp32", trainer.device):
+        for key, scores in trainer._scored_on_gpu(states, TEST_X[..., None]):
+            np.testing.assert_array_equal(scores, expected[key].scores)
+
+
+class Replacing(torch.nn.Module):
+    def __init__(self, shape, n_classes):
+        super().__init__()
+        self.layer = torch.nn.Linear(int(np.prod(shape)), n_classes)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.seen = self.seen + 1
+        return self.layer(x.flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("network", "told"), [(Replacing, "buffer 'seen' in place"), (Dropping, "must not draw random numbers on the host")]
+)
+def test_what_a_captured_step_cannot_do_is_refused(faked, network, told):  # noqa: ARG001
+    with pytest.raises(ValueError, match=told):
+        on_slots([0], network, PLAIN, 1)
