@@ -76,11 +76,11 @@ def train(
 
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
-    with _told():
+    with told():
         from runoff.runs import Run
         from runoff.torch import recipes, running
 
-        data = _load(dataset, data_dir)
+        data = load_dataset(dataset, data_dir)
         chosen = recipes.get(recipe)
         settings = running.settings_for(
             data,
@@ -125,11 +125,11 @@ def update(
     """
     from runoff.runs import Run, RunError
 
-    with _told():
+    with told():
         if add is None and remove is None:
             raise RunError("update needs --add or --remove, or both")
         there = Run.open(run)
-        data = _load(there.manifest["dataset"]["given"], data_dir)
+        data = load_dataset(there.manifest["dataset"]["given"], data_dir)
         if data.fingerprint != there.settings.fingerprint:
             raise RunError(f"{run} was trained on other samples than {there.settings.dataset} holds now")
         edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
@@ -152,7 +152,8 @@ def update(
         _train(there, data, n_seeds, device, in_flight, as_json)
 
 
-def _load(dataset: str, data_dir: Path | None) -> Dataset:
+def load_dataset(dataset: str, data_dir: Path | None) -> Dataset:
+    """A dataset by name or path; what is wrong with it as one sentence."""
     from runoff import datasets
 
     try:
@@ -193,18 +194,24 @@ def _work(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | N
     )  # fmt: skip
 
 
-def _train(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None, as_json: bool) -> None:
+def train_run(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None) -> dict[str, Any]:
+    """Train what a run misses."""
     from runoff.torch import running
 
     work = _work(run, data, n_seeds, device, in_flight)
     result = running.train(run, work, data, n_seeds=n_seeds, progress=None)
     for refusal in result["refused"]:
         click.echo(f"Warning: {refusal}; it votes by the shares of its classes.", err=True)
+    return result
+
+
+def _train(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None, as_json: bool) -> None:
+    result = train_run(run, data, n_seeds, device, in_flight)
     if as_json:
         click.echo(json.dumps({"run": str(run.path), **result}))
         return
-    told = f"{result['trained']} networks trained in {result['seconds']:.1f} s, {result['found']} were there"
-    Console().print(f"{run.settings.told()}: {told}", highlight=False)
+    words = f"{result['trained']} networks trained in {result['seconds']:.1f} s, {result['found']} were there"
+    Console().print(f"{run.settings.told()}: {words}", highlight=False)
     Console().print(f"Next: runoff certify {run.path}", highlight=False)
 
 
@@ -239,7 +246,7 @@ def _dry_run(
             n_seeds=n_seeds, device=device, in_flight=in_flight, weights=True,
         )  # fmt: skip
     sizes = np.array([len(own) for own in work.rows])
-    told = {
+    facts = {
         "networks": len(work.jobs),
         "missing": len(work.missing),
         "steps": work.steps(),
@@ -248,19 +255,19 @@ def _dry_run(
         "members": partition.balance(sizes),
     }
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(facts))
         return
     console = Console()
-    console.print(f"{settings.told()}: {told['members']}", highlight=False)
+    console.print(f"{settings.told()}: {facts['members']}", highlight=False)
     console.print(
-        f"{told['missing']} of {told['networks']} networks to train, {told['steps']} steps, roughly "
-        f"{told['seconds']:.0f} s on {told['device']}",
+        f"{facts['missing']} of {facts['networks']} networks to train, {facts['steps']} steps, roughly "
+        f"{facts['seconds']:.0f} s on {facts['device']}",
         highlight=False,
     )
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """Errors as one sentence with their exit code."""
     from runoff.members import MemberError
     from runoff.storage import StorageError

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import runoff
-from runoff import _blocks, _cli_data, _cli_runs, _files, elections
+from runoff import _blocks, _cli_data, _cli_reproduce, _cli_runs, _files, elections
 from runoff._cli_errors import InputError, IntegrityFailure
 from runoff.certificates import BOUNDS
 
@@ -58,6 +58,7 @@ def main() -> None:
 main.add_command(_cli_data.data)
 main.add_command(_cli_runs.train)
 main.add_command(_cli_runs.update)
+main.add_command(_cli_reproduce.reproduce)
 
 
 @main.command()

@@ -1,0 +1,192 @@
+"""`runoff reproduce`: the paper's rows, ours beside them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from runoff import _files, paper
+from runoff._cli_runs import load_dataset, told, train_run
+
+if TYPE_CHECKING:
+    from runoff.paper import Row
+
+COLUMNS = (
+    "table", "dataset", "k", "method", "d", "budget", "ours", "std", "paper", "paper_std", "difference", "clean",
+    "trials", "seconds", "device", "command",
+)  # fmt: skip
+
+
+@click.command()
+@click.option("--table", type=click.Choice(["T1", "T2", "T3", "T4", "T6"]), help="Of the paper.")
+@click.option("--dataset", type=click.Choice(sorted(paper.RECIPES)))
+@click.option("--k", type=click.IntRange(1))
+@click.option("--method", help="DPA, DPA+ROE, FA, FA+ROE, DPA* or DPA*+ROE.")
+@click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Ensembles of other seeds.")
+@click.option(
+    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs are."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="CSV of all rows. Default: reproduction.csv beside the runs."
+)
+@click.option("--weights", is_flag=True, help="Keep the networks' weights, too, not only their scores.")
+@click.option("--network", default="nin", show_default=True, help="Another network, to try things out.")
+@click.option("--recipe", help="Another recipe, to try things out. Default: the paper's.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets are.")
+@click.option("--device", help="cpu, cuda or cuda:N. Default: a GPU if there is one.")
+@click.option("--in-flight", type=click.IntRange(1), help="Networks at a time; it changes the time only.")
+@click.option("--dry-run", is_flag=True, help="List the rows and the networks that they need.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+def reproduce(
+    table: str | None,
+    dataset: str | None,
+    k: int | None,
+    method: str | None,
+    trials: int,
+    runs: Path,
+    out: Path | None,
+    weights: bool,
+    network: str,
+    recipe: str | None,
+    data_dir: Path | None,
+    device: str | None,
+    in_flight: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Train, certify and print rows of the paper's tables beside the printed ones.
+
+    Runs are shared: DPA and DPA+ROE have the same members, DPA* adds seeds to them, all elections of FA share theirs.
+    What is there is used again, and what was interrupted goes on. The paper's hash (sum of pixels) and its certificate
+    are used.
+
+    Example: runoff reproduce --table T3 --dataset cifar10 --k 50
+    """
+    with told():
+        wanted = paper.rows(table, dataset, k, method)
+        if not wanted:
+            raise ValueError("no row of the paper matches: see `runoff reproduce --dry-run` for all of them")
+        if dry_run:
+            for row in wanted:
+                click.echo(f"{row.table} {row.dataset} k={row.k} {row.method} d={row.d}: {row.n_networks} networks")
+            return
+        results: list[dict[str, Any]] = []
+        for row in wanted:
+            found = [
+                _trial(
+                    row, t, runs, weights, network, recipe or paper.RECIPES[row.dataset], data_dir, device, in_flight
+                )
+                for t in range(trials)
+            ]
+            results += _compared(row, found)
+            if not as_json:
+                _show(row, results[-len(row.percent) :])
+            _write(out or runs / "reproduction.csv", results)
+        if as_json:
+            click.echo(json.dumps(results))
+
+
+def _trial(
+    row: Row,
+    trial: int,
+    runs: Path,
+    weights: bool,
+    network: str,
+    recipe: str,
+    data_dir: Path | None,
+    device: str | None,
+    in_flight: int | None,
+) -> dict[str, Any]:
+    """One ensemble: trained where it is missing, certified with the paper's bound."""
+    import runoff
+    from runoff.runs import Run
+    from runoff.torch import recipes, running
+
+    data = load_dataset(row.dataset, data_dir)
+    settings = running.settings_for(
+        data, data.name, recipes.get(recipe), n_partitions=row.k, spread=row.spread, network=network, hash="pixel-sum",
+        random_state=trial,
+    )  # fmt: skip
+    path = runs / (row.run if not trial else f"{row.run}-trial{trial}")
+    run = Run.create(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
+    train_run(run, data, row.n_seeds, device, in_flight)
+    run = Run.open(path)
+    certificates = runoff.certify(run.ballots(row.n_seeds), election=row.election, spread=run.spread(), bound="paper")
+    budgets = sorted(row.percent)
+    right = 100 * runoff.certified_accuracy(certificates, np.asarray(run.labels()), [0, *budgets])
+    timings = json.loads((path / "timings.json").read_text())
+    return {
+        "clean": float(right[0]),
+        "right": dict(zip(budgets, right[1:].tolist(), strict=True)),
+        "seconds": timings["training"],
+        "device": run.manifest["device"],
+    }
+
+
+def _compared(row: Row, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    several = len(found) > 1
+    lines = []
+    for budget, printed in sorted(row.percent.items()):
+        values = [trial["right"][budget] for trial in found]
+        ours = float(np.mean(values))
+        command = f"runoff reproduce --table {row.table} --dataset {row.dataset} --k {row.k} --method '{row.method}'"
+        lines.append(
+            {
+                "table": row.table,
+                "dataset": row.dataset,
+                "k": row.k,
+                "method": row.method,
+                "d": row.d,
+                "budget": budget,
+                "ours": round(ours, 2),
+                "std": round(float(np.std(values, ddof=1)), 2) if several else None,
+                "paper": printed,
+                "paper_std": row.std.get(budget),
+                "difference": round(ours - printed, 2),
+                "clean": round(float(np.mean([trial["clean"] for trial in found])), 2),
+                "trials": len(found),
+                "seconds": round(sum(trial["seconds"] for trial in found), 1),
+                "device": found[0]["device"],
+                "command": command + (f" --trials {len(found)}" if several else ""),
+            }
+        )
+    return lines
+
+
+def _show(row: Row, lines: list[dict[str, Any]]) -> None:
+    title = f"{row.table}: {row.dataset}, k = {row.k}, {row.method}" + (f", d = {row.d}" if row.d > 1 else "")
+    shown = Table(title=f"{title}; clean {lines[0]['clean']:.2f} %", title_justify="left")
+    shown.add_column("edits")
+    for line in lines:
+        shown.add_column(str(line["budget"]), justify="right")
+    ours = [f"{line['ours']:.2f}" + (f" ± {line['std']:.2f}" if line["std"] is not None else "") for line in lines]
+    printed = [f"{x['paper']:.2f}" + (f" ± {x['paper_std']:.2f}" if x["paper_std"] is not None else "") for x in lines]
+    shown.add_row("ours", *ours)
+    shown.add_row("paper", *printed)
+    shown.add_row("difference", *(f"{line['difference']:+.2f}" for line in lines))
+    Console().print(shown)
+
+
+def _write(path: Path, lines: list[dict[str, Any]]) -> None:
+    """All rows so far, beside those of other calls."""
+    kept: dict[tuple[str, ...], dict[str, Any]] = {}
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            kept = {_key(line): dict(line) for line in csv.DictReader(file)}
+    kept |= {_key(line): line for line in lines}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _files.written_whole(path) as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept.values())
+
+
+def _key(line: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(line[name]) for name in ("table", "dataset", "k", "method", "d", "budget"))

@@ -1,0 +1,83 @@
+"""The paper's rows: what they stand for, and that runs are shared between them."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import runoff
+from runoff import cli, datasets, paper
+from runoff.runs import Run
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
+
+
+def test_every_row_of_the_tables():
+    assert len(paper.rows()) == 51  # 47 settings, and table 6's four
+    assert sum(len(row.percent) for row in paper.rows()) == 255
+    (row,) = paper.rows("T3", "cifar10", 50, "DPA+ROE")
+    assert row.percent == {5: 59.8, 10: 49.09, 15: 36.04, 18: 27.52, 20: 21.3}
+    assert (row.election, row.spread, row.n_seeds, row.run) == ("runoff", 1, 1, "cifar10-k50-d1")
+    (row,) = (row for row in paper.rows("T1", "gtsrb", 100, "FA+ROE") if row.d == 32)
+    assert (row.election, row.spread, row.n_seeds, row.n_networks) == ("runoff", 32, 1, 3200)
+    (row,) = paper.rows("T2", "mnist", 1200, "DPA*")
+    assert (row.election, row.spread, row.n_seeds, row.run) == ("plurality", 1, 16, "mnist-k1200-d1")
+    assert paper.rows("T6", method="FA")[0].std[5] == 0.25
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """The digits under the name of CIFAR-10, and rows of a few networks."""
+    digits = datasets.load("digits")
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: digits)
+    rows = [paper.Row("T3", "cifar10", 4, method, 1, {0: 50.0, 1: 40.0}, {}) for method in ("DPA", "DPA+ROE")] + [
+        paper.Row("T2", "cifar10", 4, "DPA*", 2, {1: 41.0}, {}),
+        paper.Row("T1", "cifar10", 4, "FA", 2, {1: 42.0}, {}),
+    ]
+    monkeypatch.setattr(paper, "rows", lambda table=None, *_: [r for r in rows if table in (None, r.table)])
+    return digits
+
+
+def test_rows_share_runs_and_are_written_beside_the_papers(tiny, tmp_path):
+    options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path)
+    result = run("reproduce", "--table", "T3", *options, "--json")
+    assert result.exit_code == 0, result.output
+    lines = json.loads(result.stdout)
+    assert [(line["method"], line["budget"]) for line in lines] == [
+        ("DPA", 0), ("DPA", 1), ("DPA+ROE", 0), ("DPA+ROE", 1)
+    ]  # fmt: skip
+    opened = Run.open(tmp_path / "cifar10-k4-d1")
+    certificates = runoff.certify(np.asarray(opened.ballots()), election="plurality", bound="paper")
+    right = 100 * runoff.certified_accuracy(certificates, tiny.y_test, [1])
+    assert lines[1]["ours"] == round(float(right[0]), 2)
+    assert lines[1]["difference"] == round(lines[1]["ours"] - 40, 2)
+    stamps = {f: f.stat().st_mtime_ns for f in opened.path.glob("members/*")}
+    assert len(stamps) == 4
+    result = run("reproduce", *options)
+    assert result.exit_code == 0, result.output
+    assert "difference" in result.stdout
+    assert all(f.stat().st_mtime_ns == stamp for f, stamp in stamps.items())
+    assert len(list(opened.path.glob("members/*"))) == 8
+    assert len(list((tmp_path / "cifar10-k4-d2").glob("members/*"))) == 8
+    with (tmp_path / "reproduction.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert len(written) == 6
+    assert {line["table"] for line in written} == {"T1", "T2", "T3"}
+
+
+def test_trials_have_other_seeds_and_a_deviation(tiny, tmp_path):  # noqa: ARG001
+    options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path, "--trials", 2)
+    lines = json.loads(run("reproduce", "--table", "T3", *options, "--json").stdout)
+    one, other = (Run.open(tmp_path / name) for name in ("cifar10-k4-d1", "cifar10-k4-d1-trial1"))
+    assert (np.asarray(one.ballots()) != np.asarray(other.ballots())).any()
+    assert all(line["trials"] == 2 and line["std"] is not None for line in lines)
+
+
+def test_all_rows_can_be_listed_and_unknown_ones_are_refused():
+    listed = run("reproduce", "--dry-run")
+    assert len(listed.stdout.splitlines()) == 51
+    assert run("reproduce", "--dataset", "mnist", "--k", 50).exit_code == 2
