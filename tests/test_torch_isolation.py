@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -129,6 +130,14 @@ def test_whoever_takes_the_results_may_draw_and_ask_in_between(network):
         assert same(done, expected[done.member, 0])
         asked = dict(trainer.score([("it", done.state)], TEST_X[..., None]))
         np.testing.assert_array_equal(asked["it"], done.scores)
+
+
+@pytest.mark.parametrize("network", [networks.small, Dropping, Drawing])
+def test_fits_in_other_threads_have_no_say(network):
+    expected = trained(range(4), network)
+    with ThreadPoolExecutor(3) as pool:
+        for given in pool.map(lambda _: trained(range(4), network), range(3)):
+            assert all(same(given[key], expected[key]) for key in expected)
 
 
 def test_settings_go_back_when_the_last_one_is_done():

@@ -11,7 +11,7 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +32,7 @@ MEAN, STD = "runoff:mean", "runoff:std"  # beside the network's own tensors: how
 INPUTS = {"cpu": 64, "cuda": 512}  # scored at a time, always that many: the bits must not depend on how many are asked
 
 ATTEMPTS = 5  # to build a network undisturbed
-_building = threading.Lock()  # factories draw from global random numbers
+_drawing = threading.RLock()  # one at a time takes global random numbers for its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ def build(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.r
 
 def _built(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
     torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
-    with _building, own_numbers(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
+    with own_numbers(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
         module = factory(torch_shape, n_classes)
     if not isinstance(module, nn.Module):
         raise ValueError(f"network must give an nn.Module, got {type(module).__name__}")
@@ -135,14 +135,26 @@ def _built(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.
 @contextmanager
 def own_numbers(seed: int) -> Iterator[None]:
     """Global random numbers of PyTorch (on the CPU), numpy and Python from a seed, and afterwards as they were."""
-    before = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        seed_all(seed)
-        yield
-    finally:
-        torch.default_generator.set_state(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
-        random.setstate(before[2])
+    with _drawing:
+        before = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+        try:
+            seed_all(seed)
+            yield
+        finally:
+            torch.default_generator.set_state(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
+            random.setstate(before[2])
+
+
+def draws(work: Callable[[], object]) -> bool:
+    """Whether some work draws from global random numbers on the host: each time, since others may draw, too."""
+    for _ in range(ATTEMPTS):
+        with own_numbers(0):
+            before = _numbers()
+            work()
+            if _numbers() == before:
+                return False
+    return True
 
 
 def seed_all(seed: int) -> None:
@@ -260,18 +272,12 @@ class Slot:
 
     def try_out(self, batch: int) -> None:
         """Warm up, and see whether layers draw numbers. Only while nothing else runs: the generator is global."""
-        with own_numbers(0):
-            before = _numbers()
-            self.warm_up(batch)
-            self.draws_numbers = _numbers() != before
+        self.draws_numbers = draws(lambda: self.warm_up(batch))
 
     def try_asking(self) -> None:
         """Refuse a network that draws random numbers when it is asked: its scores would be of no fixed value."""
-        with own_numbers(0):
-            before = _numbers()
-            with self.evaluating():
-                self._logits(torch.zeros((2, *self.shape), device=self.device))
-            if _numbers() != before:
+        with self.evaluating():
+            if draws(lambda: self._logits(torch.zeros((2, *self.shape), device=self.device))):
                 raise ValueError("network must not draw random numbers when it is asked, only while it is trained")
 
     def _blank(self, batch: int) -> courses.Course:

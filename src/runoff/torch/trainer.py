@@ -262,9 +262,9 @@ class _Training:
     """A network to train on the CPU: made when it is its turn, in the thread of whoever takes the results."""
 
     def __init__(self, trainer: Trainer, job: Job) -> None:
-        self.trainer, self.job = trainer, job
+        self.job = job
         with naming(job), torch.inference_mode(False):
-            self.slot = trainer._slot()
+            self.slot, self.asked = trainer._slot(), trainer._slot()
             self.prepared = self.slot.prepare(job)
 
     def __call__(self, inputs: Tensor | None, draws: bool, stop: threading.Event) -> Trained | None:
@@ -277,8 +277,10 @@ class _Training:
                 if stop.is_set():
                     return None
             state = slot.get_state()
-            # Asked as it will be later: a new module with this state.
-            scores = None if inputs is None else _Scoring(self.trainer, None, state)(inputs, False, stop)[1]
+            scores = None
+            if inputs is not None:  # asked as it will be later: a new module with this state
+                self.asked.set_state(state)
+                scores = self.asked.score(inputs).numpy()
         return trained(self.job, state, scores, time.perf_counter() - slot.begun)
 
 
