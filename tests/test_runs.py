@@ -174,6 +174,30 @@ def test_update_is_a_run_on_the_edited_samples(tmp_path):
     assert run("certify", out).exit_code == 0
 
 
+def test_an_update_killed_in_its_midst_leaves_no_ballots_of_the_samples_before(tmp_path, monkeypatch):
+    data, out = datasets.load("digits"), tmp_path / "run"
+    assert run("train", "digits", *SMALL, "--out", out).exit_code == 0
+    np.savez(tmp_path / "bad.npz", x=data.x_train[:1], y=data.y_train[:1])
+    written = []
+    monkeypatch.setattr(Run, "write_manifest", lambda self: written.append(json.loads(json.dumps(self.manifest))))
+    run("update", out, "--remove", tmp_path / "bad.npz", "--device", "cpu")
+    for manifest in written:  # whichever of them is the last before a kill
+        assert set(manifest["edits"]) <= set(manifest["files"])
+        assert not manifest["edits"] or "ballots-1.npy" not in manifest["files"] or manifest is written[-1]
+
+
+def test_a_run_that_cannot_be_written_to(done, monkeypatch):
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    before = files(done)
+    monkeypatch.setattr(os, "fsync", full)
+    result = run("certify", done, "--election", "plurality")
+    assert result.exit_code == 1
+    assert "cannot be written: No space left on device" in result.stderr
+    assert files(done) == before
+
+
 def test_what_is_refused(tmp_path):
     for arguments, code, told in (
         (("train", "digit", *SMALL, "--out", tmp_path / "x"), 2, "neither a dataset"),

@@ -146,9 +146,8 @@ def update(
             with written_whole(run / name, binary=True) as file:
                 np.savez_compressed(file, x=x, y=y)
             there.manifest["edits"].append(name)
-        for prefix in ("ballots-", "certificates/", "members/"):  # they are of the samples before
-            there.forget(prefix)
-        there.record(*there.manifest["edits"])
+        # What is of the samples before goes in the write that brings the edits: a kill leaves the one or the other.
+        there.replace(there.manifest["edits"], "ballots-", "certificates/", "members/")
         _train(there, data, n_seeds, device, in_flight, as_json)
 
 

@@ -115,17 +115,17 @@ def certify(
         accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
     except ValueError as error:
         raise InputError(str(error)) from None
-    if run is not None:
-        seeds = run.seeds()[-1] if seeds is None else seeds
-        name = f"certificates/{election}-{bound}-{seeds}.csv"
-        (run.path / "certificates").mkdir(exist_ok=True)
-        _write_rows(run.path / name, certificates, y)
-        run.record(name)
-    if out is not None:
-        try:
+    try:
+        if run is not None:
+            name = f"certificates/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.csv"
+            (run.path / "certificates").mkdir(exist_ok=True)
+            _write_rows(run.path / name, certificates, y)
+            run.record(name)
+        if out is not None:
             _write_rows(out, certificates, y)
-        except OSError as error:
-            raise click.ClickException(f"{out} cannot be written: {error.strerror}; nothing was left there") from None
+    except OSError as error:
+        where = scores if out is None else out
+        raise click.ClickException(f"{where} cannot be written: {error.strerror}; nothing was left there") from None
     summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started)
     if as_json:
         click.echo(json.dumps(summary, indent=2))

@@ -88,10 +88,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _train_members(self, which: Sequence[int]) -> None:
         """Train these members; the others stay as they are."""
         self.classes_ = self._all_classes(self._labels)
-        # By content, then by label: equal samples are interchangeable, so the order is a function of the set.
         codes = np.searchsorted(self.classes_, self._labels)
-        order = np.lexsort((codes, self._digests[:, 1], self._digests[:, 0])).astype(np.int64)
-        rows = self.partition_.rows(self._buckets, order)
+        rows = self.partition_.rows(self._buckets, self._digests, codes)
         trained = self._train(which, codes, rows)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]

@@ -119,8 +119,14 @@ class Partition:
             raise ValueError(f"hash must be one of {', '.join(map(repr, HASHES))} or a function, got {self.hash!r}")
         return (values % np.uint64(self.n_members)).astype(np.int64)
 
-    def rows(self, buckets: NDArray[np.int64], order: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Each member's samples, in the given order of all samples."""
+    def rows(
+        self, buckets: NDArray[np.int64], digests: hashing.Digests, labels: NDArray[np.int64]
+    ) -> list[NDArray[np.int64]]:
+        """Each member's samples, sorted by content, then by label.
+
+        Equal samples are interchangeable, so the order is a function of the set.
+        """
+        order = np.lexsort((labels, digests[:, 1], digests[:, 0])).astype(np.int64)
         by_bucket = np.argsort(buckets[order], kind="stable")
         ends = np.searchsorted(buckets[order][by_bucket], np.arange(self.n_members + 1))
         place = np.empty(len(order), np.int64)

@@ -59,8 +59,7 @@ def plan(
             continue
         partition = Partition.make(k, 1, random_state, hashing.derived_key(random_state))
         digests = partition.digests(part)
-        by_content = np.lexsort((digests[:, 1], digests[:, 0]))
-        rows = partition.rows(partition.buckets(part, digests), by_content)
+        rows = partition.rows(partition.buckets(part, digests), digests, np.searchsorted(classes, y[train]))
         right = []
         with undisturbed():
             for m in range(min(members, k)):

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -129,13 +130,11 @@ class Run:
             self.manifest["files"][name] = storage.sha256((self.path / name).read_bytes())
         self.write_manifest()
 
-    def forget(self, prefix: str) -> None:
-        """Files that no longer hold leave the manifest before anything else is written."""
-        stale = [name for name in self.manifest["files"] if name.startswith(prefix)]
-        for name in stale:
-            del self.manifest["files"][name]
-        if stale:
-            self.write_manifest()
+    def replace(self, names: Iterable[str], *stale: str) -> None:
+        """Note files that are complete, and drop those that no longer hold, in one write of the manifest."""
+        files = self.manifest["files"]
+        self.manifest["files"] = {name: digest for name, digest in files.items() if not name.startswith(stale)}
+        self.record(*names)
 
     def write_array(self, name: str, array: NDArray[Any]) -> None:
         """An array file, whole or not at all."""

@@ -100,8 +100,7 @@ def plan(
     shape, n_classes = array.shape[1:], len(dataset.classes)
     trainer = Trainer(networks.get(run_settings.network), recipe, shape, n_classes, device=device, in_flight=in_flight)
     digests = partition.digests(samples)
-    order = np.lexsort((labels, digests[:, 1], digests[:, 0])).astype(np.int64)
-    rows = partition.rows(partition.buckets(samples, digests), order)
+    rows = partition.rows(partition.buckets(samples, digests), digests, labels)
     jobs = [
         Job(m, s, source, array, own, labels[own])
         for m, own in enumerate(rows)
@@ -168,8 +167,7 @@ def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: boo
     started = time.perf_counter()
     seconds: dict[str, float] = {}
     if any(work.store.file(job.member, job.seed).exists() for job in work.missing):  # they are going to be replaced
-        for prefix in ("ballots-", "certificates/", "members/"):
-            run.forget(prefix)
+        run.replace([], "ballots-", "certificates/", "members/")
     found = len(work.jobs) - len(work.missing)
     training = work.trainer.train(work.missing, work.asked) if work.missing else iter(())
     refused = []
@@ -189,9 +187,8 @@ def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: boo
     run.manifest["precision"] = work.trainer.precision
     run.manifest["versions"] |= {"torch": torch.__version__, "python": platform.python_version()}
     run.manifest["member_sizes"] = [len(own) for own in work.rows]
-    run.forget("members/")
     members = [str(work.store.file(*key).relative_to(run.path)) for key in sorted(work.names)]
-    run.record(f"ballots-{n_seeds}.npy", "labels.npy", "spread.npy", "timings.json", *members)
+    run.replace([f"ballots-{n_seeds}.npy", "labels.npy", "spread.npy", "timings.json", *members], "members/")
     return {"trained": len(work.missing), "found": found, "seconds": round(took, 3), "refused": refused}
 
 
