@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -200,23 +201,29 @@ def _timings(run: Run) -> dict[str, Any]:
         return {"networks": {}, "training": 0.0}
 
 
-def _write_ballots(run: Run, work: Work, dataset: Dataset, n_seeds: int) -> None:
-    digest, n_classes = array_digest(work.asked), len(dataset.classes)
+def ballots(work: Work, n_classes: int, seeds: Iterable[int]) -> NDArray[Any]:
+    """The members' ballots, (n_inputs, n_members, n_classes), from their networks of these seeds alone."""
+    digest, wanted = array_digest(work.asked), set(seeds)
     by_member: dict[int, list[Job]] = {}
     for job in work.jobs:
-        by_member.setdefault(job.member, []).append(job)
-    ballots: Any = None
+        if job.seed in wanted:
+            by_member.setdefault(job.member, []).append(job)
+    result: Any = None
     for m, own in enumerate(work.rows):
         shares = np.bincount(work.labels[own], minlength=n_classes) / max(1, len(own))
         found = [work.store.get(job, work.names[job.member, job.seed], digest) for job in by_member.get(m, [])]
         if any(net is None or (net.scores is None and net.refused is None) for net in found):
-            raise RunError(f"the networks of member {m} in {run.path} changed while it was trained: train it again")
+            raise RunError(f"the networks of member {m} in {work.store.path} changed while it was trained: train again")
         scores = [net.scores for net in found if net is not None and net.refused is None and net.scores is not None]
         voted = averaged(scores, shares) if scores else np.tile(shares.astype(np.float32), (len(work.asked), 1))
         ranked = points(voted)
-        if ballots is None:
-            ballots = np.empty((len(work.asked), len(work.rows), n_classes), ranked.dtype)
-        ballots[:, m] = ranked
-    run.write_array(f"ballots-{n_seeds}.npy", ballots)
+        if result is None:
+            result = np.empty((len(work.asked), len(work.rows), n_classes), ranked.dtype)
+        result[:, m] = ranked
+    return result  # type: ignore[no-any-return]
+
+
+def _write_ballots(run: Run, work: Work, dataset: Dataset, n_seeds: int) -> None:
+    run.write_array(f"ballots-{n_seeds}.npy", ballots(work, len(dataset.classes), range(n_seeds)))
     run.write_array("labels.npy", dataset.y_test)
     run.write_array("spread.npy", work.partition.spread)
