@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import runoff
 from runoff import cli, datasets, samples
@@ -63,6 +64,10 @@ def test_certify_a_run(done):
         rows = list(csv.DictReader(file))
     assert [int(row["radius"]) for row in rows] == certificates.radius.tolist()
     assert "certificates/runoff-paper-1.csv" in opened.manifest["files"]
+    assert run("certify", done, "--format", "parquet", "--require", "0:100").exit_code == 3  # kept all the same
+    table = parquet.read_table(done / "certificates" / "runoff-tight-1.parquet")
+    assert table["label"].to_pylist() == labels.tolist()
+    assert "certificates/runoff-tight-1.parquet" in Run.open(done).manifest["files"]
     assert run("certify", done, "--labels", done / "labels.npy").exit_code == 2
     assert run("certify", done, "--seeds", 4).exit_code == 2
 
