@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,6 +71,17 @@ def test_certify_a_run(done):
     assert "certificates/runoff-tight-1.parquet" in Run.open(done).manifest["files"]
     assert run("certify", done, "--labels", done / "labels.npy").exit_code == 2
     assert run("certify", done, "--seeds", 4).exit_code == 2
+
+
+def test_a_run_without_its_members_can_be_certified(done, tmp_path):
+    slim = tmp_path / "slim"
+    shutil.copytree(done, slim, ignore=shutil.ignore_patterns("members"))
+    whole, given = (run("certify", path, "--json") for path in (done, slim))
+    assert given.exit_code == 0, given.output
+    assert json.loads(given.stdout)["certified_accuracy"] == json.loads(whole.stdout)["certified_accuracy"]
+    shutil.copytree(done, tmp_path / "holed")
+    next((tmp_path / "holed" / "members").iterdir()).unlink()
+    assert run("certify", tmp_path / "holed").exit_code == 4
 
 
 def test_the_same_command_again_trains_nothing_and_changes_nothing(done):
