@@ -311,3 +311,28 @@ def test_a_checkpoint_of_another_network_is_not_mistaken_for_this_one(tmp_path, 
     again = classifier(checkpoints=tmp_path)
     again.set_params(recipe=dataclasses.replace(PLAIN, lr=0.04)).fit(TRAIN_X, TRAIN_Y)
     assert len(changed(base, again)) == 10
+
+
+def test_settings_do_not_import_the_compiler_and_reach_it_all_the_same():
+    script = """
+import os, sys, torch
+from runoff.torch import devices
+def flag():
+    import torch._inductor.config as config
+    return config.deterministic
+with devices.repeatable("fp32", torch.device("cpu")):
+    assert torch.are_deterministic_algorithms_enabled()
+    assert "torch._inductor" not in sys.modules
+    assert flag()  # imported within
+assert not flag()
+with devices.repeatable("fp32", torch.device("cpu")):
+    assert flag()  # imported before
+assert not flag()
+assert "TORCHINDUCTOR_DETERMINISTIC" not in os.environ
+import torch._inductor.config as config
+config.deterministic = True  # the user's own choice
+with devices.repeatable("fp32", torch.device("cpu")):
+    pass
+assert flag()
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)

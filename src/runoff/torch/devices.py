@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -84,6 +85,7 @@ def precision_of(recipe: Recipe, device: torch.device) -> str:
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
 
 
+COMPILER, COMPILER_MODULE = "TORCHINDUCTOR_DETERMINISTIC", "torch._inductor.config"
 _lock = threading.Lock()
 _live: list[str] = []  # the precisions of those that rely on the settings now
 _undo = ExitStack()
@@ -114,8 +116,7 @@ def repeatable(precision: str, device: torch.device) -> Iterator[None]:  # noqa:
 def _settings(precision: str) -> Iterator[None]:
     cudnn, matmul, mkldnn = torch.backends.cudnn, torch.backends.cuda.matmul, torch.backends.mkldnn
     before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.get_deterministic_debug_mode(),
         torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
         cudnn.deterministic,
         cudnn.benchmark,
@@ -126,19 +127,41 @@ def _settings(precision: str) -> Iterator[None]:
         mkldnn.enabled,
     )
     try:
-        torch.use_deterministic_algorithms(True)
+        torch.set_deterministic_debug_mode("error")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         cudnn.deterministic, cudnn.benchmark = True, False  # benchmark would choose kernels by the clock
         cudnn.allow_tf32 = matmul.allow_tf32 = precision == "tf32"
         matmul.allow_bf16_reduced_precision_reduction = False
         mkldnn.enabled = True  # type: ignore[assignment]
         torch.set_num_threads(1)
-        with one_thread():
+        with one_thread(), _compiler():
             yield
     finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-        torch.utils.deterministic.fill_uninitialized_memory = before[2]  # type: ignore[attr-defined]
-        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = before[3:7]
-        matmul.allow_bf16_reduced_precision_reduction = before[7]
-        mkldnn.enabled = before[9]
-        torch.set_num_threads(before[8])
+        torch.set_deterministic_debug_mode(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]  # type: ignore[attr-defined]
+        cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32 = before[2:6]
+        matmul.allow_bf16_reduced_precision_reduction = before[6]
+        torch.set_num_threads(before[7])
+        mkldnn.enabled = before[8]
+
+
+@contextmanager
+def _compiler() -> Iterator[None]:
+    """For networks that PyTorch compiles: nothing chosen by the clock.
+
+    `torch.use_deterministic_algorithms` would see to it by importing the compiler, which takes seconds, for networks
+    that never use it.
+    """
+    before = os.environ.get(COMPILER), getattr(sys.modules.get(COMPILER_MODULE), "deterministic", None)
+    os.environ[COMPILER] = "1"  # read when it is imported
+    if (config := sys.modules.get(COMPILER_MODULE)) is not None:
+        config.deterministic = True  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        if before[0] is None:
+            del os.environ[COMPILER]
+        else:
+            os.environ[COMPILER] = before[0]
+        if (config := sys.modules.get(COMPILER_MODULE)) is not None:
+            config.deterministic = before[0] == "1" if before[1] is None else before[1]  # type: ignore[attr-defined]

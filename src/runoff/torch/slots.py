@@ -48,8 +48,7 @@ class Job:
 
     def images(self) -> NDArray[Any]:
         """Its samples in a form that follows from them alone: bytes where all are whole and in range, else floats."""
-        own = self.samples[self.rows]
-        return own if own.dtype == np.uint8 else compact(own)
+        return compact(self.samples[self.rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +69,8 @@ def array_digest(array: Any) -> str:
 
 def compact(values: NDArray[Any]) -> NDArray[Any]:
     """Bytes where all values are whole numbers from 0 to 255, else float32 with one zero and one NaN."""
+    if values.dtype == np.uint8:
+        return values
     floats = plain_floats(values)
     if ((floats >= 0) & (floats <= 255) & (floats == np.floor(floats))).all():
         return floats.astype(np.uint8)
