@@ -158,7 +158,7 @@ def test_the_error_comes_last_in_a_process_of_its_own():
 def test_help_and_version():
     assert "Example: runoff certify scores.npy" in run("certify", "--help").stdout
     assert runoff.__version__ in run("--version").stdout
-    assert set(cli.main.commands) == {"certify", "data", "demo", "reproduce", "train", "update"}
+    assert set(cli.main.commands) == {"certify", "data", "demo", "report", "reproduce", "train", "update"}
 
 
 def test_the_demo_prints_certified_accuracy_by_budget():

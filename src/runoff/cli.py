@@ -18,23 +18,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import runoff
-from runoff import _blocks, _cli_data, _cli_reproduce, _cli_runs, _files, elections
+from runoff import _blocks, _cli_data, _cli_report, _cli_reproduce, _cli_runs, _files, elections
 from runoff._cli_errors import InputError, IntegrityFailure
+from runoff._cli_options import numbers
 from runoff.certificates import BOUNDS
 
 if TYPE_CHECKING:
     from runoff.certificates import Certificates
     from runoff.runs import Run
-
-
-def _numbers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[int] | None:
-    """Numbers of edits, as in 5,10,15."""
-    if value is None:
-        return None
-    parts = [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise click.BadParameter(f"expected numbers of edits, none negative, as in 5,10,15; got {value!r}.")
-    return [int(part) for part in parts]
 
 
 class Commands(click.Group):
@@ -59,6 +50,7 @@ main.add_command(_cli_data.data)
 main.add_command(_cli_runs.train)
 main.add_command(_cli_runs.update)
 main.add_command(_cli_reproduce.reproduce)
+main.add_command(_cli_report.report)
 
 
 @main.command()
@@ -67,7 +59,7 @@ main.add_command(_cli_reproduce.reproduce)
 @click.option("--spread", type=click.Path(path_type=Path), help="Members of each bucket (n_buckets, d).")
 @click.option("--election", type=click.Choice(elections.NAMES), default="runoff", show_default=True)
 @click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
-@click.option("--budgets", metavar="N,N,...", callback=_numbers, help="Numbers of edits to report on, as in 5,10,15.")
+@click.option("--budgets", metavar="N,N,...", callback=numbers, help="Numbers of edits to report on, as in 5,10,15.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this CSV file.")
 @click.option("--seeds", type=click.IntRange(1), help="Of a run: certify with so many networks for each member.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
