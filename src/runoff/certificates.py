@@ -16,6 +16,7 @@ from runoff.spreads import Spread
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from runoff.attacks import Attack
     from runoff.elections._base import Election
@@ -222,6 +223,20 @@ class Certificates:
         except ImportError:
             raise ImportError("to_frame needs pandas. Install it with: pip install pandas") from None
         return pd.DataFrame({"prediction": self.prediction, "radius": self.radius, "runner_up": self.runner_up})
+
+    def plot(self, y_true: ArrayLike | None = None, ax: Axes | None = None, **line: Any) -> Axes:
+        """Draw the certified fraction by number of edits on a matplotlib axis, with `y_true` the certified accuracy.
+
+        `line` goes to matplotlib's plot, such as label= or color=. Needs matplotlib: pip install runoff[report].
+        """
+        from runoff.report._curves import draw
+
+        return draw(self, y_true, ax, line)
+
+    def _repr_html_(self) -> str:
+        from runoff.report._notebook import shown
+
+        return shown(self)
 
     def attack(self, i: int, scores: ArrayLike | None = None) -> Attack | None:
         """The smallest attack found on input i: buckets and members to take over, and their new ballots.

@@ -45,14 +45,21 @@ def draw(source: Source, i: int | None = None) -> Figure:
     a, b = top_two(votes)
     other = b if winner == a else a
     wins = int(ranks_above(ballots, winner, other).sum())
-    figure: Figure = library().Figure(figsize=(COLUMN, 2.5), layout="constrained")
-    first, second = figure.subplots(1, 2, width_ratios=(1.35, 1))
+    figure: Figure = library().Figure(figsize=(COLUMN, 2.1), layout="constrained")
+    if source.pictures is None:
+        first, second = figure.subplots(1, 2, width_ratios=(1.3, 1))
+    else:
+        picture, first, second = figure.subplots(1, 3, width_ratios=(0.75, 1.3, 1))
+        picture.imshow(source.pictures[i], cmap="gray", vmin=0, vmax=255)
+        picture.set_axis_off()
+        picture.set_anchor("N")
     order = [int(c) for c in np.argsort(-votes, kind="stable")[:CLASSES] if votes[c] or c in (a, b)]
     colors = [WINNER if c == winner else RIVAL if c == other else OTHER for c in order]
     _bars(first, [_short(source.classes[c]) for c in order], [int(votes[c]) for c in order], colors)
-    first.set_title("round 1: first choices")
+    first.set_title("round 1")
     _bars(second, [_short(source.classes[c]) for c in (winner, other)], [wins, len(ballots) - wins], [WINNER, RIVAL])
-    second.set_title("round 2: finalists")
+    second.set_title("round 2")
+    second.set_ylim(first.get_ylim())  # bars of one size
     figure.suptitle(_told(source, i, plurality, runoff), fontsize=7.5, x=0.02, ha="left")
     return figure
 

@@ -76,15 +76,25 @@ def _curves(data: dict[str, Any]) -> list[Curve]:
                 marks=tuple(data["budgets"]),
             )
         )
-    for curve, method in zip(curves, data["methods"], strict=True):
-        if method["election"] != "plurality":
-            plain = (m for m, other in enumerate(data["methods"]) if _is_plain(method, other))
-            curve.base = next((curves[m] for m in plain), None)
+    for m, curve in enumerate(curves):
+        base = _base(data, m)
+        curve.base = None if base is None else curves[base]
     return curves
 
 
-def _is_plain(method: dict[str, Any], other: dict[str, Any]) -> bool:
-    return bool(other["source"] == method["source"] and other["election"] == "plurality")
+def _base(data: dict[str, Any], m: int) -> int | None:
+    """What a method's improvement is measured from: DPA for the same dataset and k, else its own members' plurality."""
+    methods, sources = data["methods"], data["sources"]
+    method = methods[m]
+    own = sources[method["source"]]
+    plain = [j for j, other in enumerate(methods) if other["election"] == "plurality"]
+    setting = ("dataset", "n_partitions", "n_inputs")
+    for j in plain:
+        source = sources[methods[j]["source"]]
+        if methods[j]["name"] == "DPA" and all(source[name] == own[name] for name in setting):
+            return j if j != m else None
+    same = [j for j in plain if methods[j]["source"] == method["source"] and j != m]
+    return same[0] if same else None
 
 
 def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:

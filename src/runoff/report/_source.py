@@ -128,6 +128,7 @@ class Source:
         dataset: str = "",
         picture_shape: tuple[int, ...] | None = None,
         made: tuple[str, ...] = (),
+        checked: tuple[str, ...] = (),
     ) -> Source:
         """A fitted classifier and test inputs with their labels.
 
@@ -156,11 +157,12 @@ class Source:
             dataset=dataset,
             fingerprint=scores.fingerprint,
             facts=(
-                ("Members", repr(classifier.estimator) if classifier.estimator is not None else "logistic regression"),
+                ("Estimator", repr(classifier.estimator) if classifier.estimator is not None else "logistic regression"),
                 ("Hash of samples", str(partition.hash)),
                 ("Fingerprint of the partition", scores.fingerprint),
             ),
             made=made,
+            checked=checked,
         )
 
 

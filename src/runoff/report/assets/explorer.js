@@ -119,10 +119,20 @@ const Explorer = (() => {
     if (next) { next.click(); next.focus(); }
   }
 
+  // Scroll the list, and not the page, to a button.
+  function bring(button) {
+    const place = byId("x-list"), outer = place.getBoundingClientRect(), inner = button.getBoundingClientRect();
+    if (inner.top < outer.top || inner.bottom > outer.bottom) place.scrollTop += inner.top - outer.top - 80;
+    if (inner.left < outer.left || inner.right > outer.right) place.scrollLeft += inner.left - outer.left - 80;
+  }
+
   function show() {
     pause();
     step = 0;
-    for (const button of byId("x-list").querySelectorAll("button")) button.setAttribute("aria-current", button.input === current);
+    for (const button of byId("x-list").querySelectorAll("button")) {
+      button.setAttribute("aria-current", button.input === current);
+      if (button.input === current) bring(button);
+    }
     const place = byId("x-detail");
     if (!current) { place.replaceChildren(el("p", {}, "Choose an input.")); return; }
     const found = election(current), right = isRight(current);
@@ -209,7 +219,8 @@ const Explorer = (() => {
     const most = Math.max(...rows.flatMap((row) => [row.n, row.was]), ...steps.length ? [n / 2] : []);
     chart(byId("x-round1"), `First choices: ${rows.map((row) => `${row.name} ${row.n}`).join(", ")}`, (width) => Charts.bars(rows, most, null, width));
     if (round2) {
-      const finals = [[now.first, now.wins], [now.second, n - now.wins]].sort((a, b) => a[0] - b[0])
+      const finals = [[now.first, now.wins], [now.second, n - now.wins]]
+        .sort((a, b) => (b[0] === found.prediction) - (a[0] === found.prediction) || a[0] - b[0])
         .map(([c, count]) => ({ key: c, name: name(c), n: count, was: count, kind: kind(c) }));
       chart(byId("x-round2"), `Round 2: ${finals.map((row) => `${row.name} ${row.n}`).join(", ")}`, (width) => Charts.bars(finals, n, n / 2, width));
     }
