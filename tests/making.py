@@ -23,7 +23,7 @@ def scores(n, n_members, n_classes, seed=0, clear=1.5):
 def a_run(path, *, n=60, k=9, d=1, classes=("cat", "dog", "bird"), seeds=(1,), name="pets", images=None, seed=0):
     """A finished run. With `images`, its dataset is a .npz file beside it that holds them."""
     given, fingerprint = f"{name}-is-nowhere.npz", "0" * 64
-    values, labels = scores(n, k * d, len(classes), seed)
+    labels = scores(n, k * d, len(classes), seed)[1]
     if images is not None:
         given = str(path.parent / f"{name}.npz")
         np.savez(given, x_train=images[:1], y_train=labels[:1], x_test=images, y_test=labels, classes=np.array(classes))
@@ -41,7 +41,7 @@ def a_run(path, *, n=60, k=9, d=1, classes=("cat", "dog", "bird"), seeds=(1,), n
         run.write_array(f"ballots-{s}.npy", runoff.rank(more))
     run.write_array("labels.npy", labels)
     run.write_array("spread.npy", spreads.cyclic(n_members, run.manifest["partition"]["offsets"]))
-    times = {f"{m}-{s}": 0.5 for m in range(n_members) for s in range(max(seeds))}
+    times = {f"{m}-{s}": 0.5 for m in range(n_members) for s in range(max(seeds, default=0))}
     (path / "timings.json").write_text(json.dumps({"networks": times, "training": 1.0}))
     run.manifest |= {"member_sizes": [50] * n_members, "device": "cpu", "precision": "fp32"}
     run.record(*(f"ballots-{s}.npy" for s in seeds), "labels.npy", "spread.npy", "timings.json")

@@ -161,8 +161,12 @@ def test_help_and_version():
     assert set(cli.main.commands) == {"certify", "data", "demo", "report", "reproduce", "train", "update"}
 
 
-def test_the_demo_prints_certified_accuracy_by_budget():
-    done = subprocess.run([sys.executable, "-m", "runoff", "demo"], capture_output=True, text=True, check=True)
+def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp_path):
+    out = tmp_path / "report.html"
+    command = [sys.executable, "-m", "runoff", "demo", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"The report is in {out}: open it in a browser."
+    assert out.read_text().startswith("<!doctype html>")
     assert "plurality" in done.stdout
     assert "runoff" in done.stdout
     assert "Proven:" in done.stdout

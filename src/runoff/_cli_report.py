@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,18 +69,27 @@ def report(
             from runoff.report import _figures, _matplotlib
 
             _matplotlib.library()  # before the long work
+        if out is not None:
+            with writing(out):  # likewise
+                pass
         sources = [source for run in runs for source in _sources(run, seeds, data_dir, not no_pictures)]
         from runoff import report as reports
 
         data = reports.collect(
-            sources, elections=list(dict.fromkeys(rules)), bound=bound, budgets=budgets, sample=sample
+            sources,
+            elections=list(dict.fromkeys(rules)),
+            bound=bound,
+            budgets=budgets,
+            sample=sample,
+            tell=lambda words: click.echo(words, err=True),
         )
         if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            reports.write(out, data)
+            with writing(out):
+                reports.write(out, data)
             click.echo(f"The report is in {out} ({out.stat().st_size / 1e6:.1f} MB): open it in a browser.")
         if figures is not None:
-            _tell(_figures.draw(data, sources[0], figures, example=example), figures)
+            with writing(figures):
+                _tell(_figures.draw(data, sources[0], figures, example=example), figures)
 
 
 def _sources(path: Path, seeds: int | None, data_dir: Path | None, pictures: bool) -> list[Source]:
@@ -101,7 +112,18 @@ def _from_table(table: Path, runs: tuple[Path, ...], out: Path | None, figures: 
     if runs or out is not None or figures is None:
         raise ValueError("--csv goes with --figures FOLDER alone: leave runs and --out out")
     _matplotlib.library()
-    _tell(_figures.draw_table(table, figures), figures)
+    with writing(figures):
+        _tell(_figures.draw_table(table, figures), figures)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What cannot be written, in one sentence."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}; nothing was left there") from None
 
 
 def _tell(written: list[str], folder: Path) -> None:

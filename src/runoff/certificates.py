@@ -258,8 +258,12 @@ class Certificates:
     def explain(self, i: int, scores: ArrayLike | None = None) -> str:
         """One paragraph on input i: the votes, what is proven, and the cheapest way found to break it."""
         ballots = self._ballots(i, scores)
-        radius, attack = int(self.radius[i]), self.attack(i, ballots)
-        unit = "member" if self.spread is None else "bucket"
+        return self._told(i, ballots, self.attack(i, ballots))
+
+    def _told(self, i: int, ballots: Ballots, attack: Attack | None) -> str:
+        radius = int(self.radius[i])
+        alone = self.spread is None or self.spread.one_to_one is not None
+        unit = "member" if alone else "bucket"
         edits = "single edit" if radius == 1 else f"{radius} edits"
         story = f"{self.election.hold(ballots).story.told(self._names())} "
         story += f"Proven: no {edits} of the training data can change this. " if radius else ONE_EDIT
@@ -267,7 +271,7 @@ class Certificates:
             return f"{story}No attack of any size can: the members that a bucket reaches are too few."
         size = f"{len(attack)} {unit}{'s' if len(attack) > 1 else ''}"
         verb = "reaches" if len(attack) == 1 else "reach"
-        reached = "" if self.spread is None else f", which {verb} {len(attack.members)} members"
+        reached = "" if alone else f", which {verb} {len(attack.members)} members"
         exact = (
             "so the radius is exact"
             if len(attack) == radius + 1

@@ -136,7 +136,7 @@ def demo(out: Path) -> None:
     """
     from runoff import _demo
 
-    with _cli_runs.told():
+    with _cli_runs.told(), _cli_report.writing(out):
         _demo.main(out)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,12 @@ def collect(
     bound: str = "tight",
     budgets: Sequence[int] | None = None,
     sample: int = SAMPLE,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """All that a report shows, as plain data that JSON can hold.
 
     Counts are of inputs that are predicted right and whose radius is at least the budget: divided by the number of
-    inputs they are what `certified_accuracy` gives.
+    inputs they are what `certified_accuracy` gives. `tell` hears what takes a while.
     """
     if not sources:
         raise ValueError("a report needs at least one run")
@@ -48,6 +50,7 @@ def collect(
     }
     for s, (source, about) in enumerate(zip(sources, data["sources"], strict=True)):
         own = [(m, certs) for m, (of, _, certs) in enumerate(found) if of is source]
+        tell(f"{source.name}: looking for the cheapest attack on each of {min(sample, len(source.labels))} inputs ...")
         about["sample"] = _sampled(source, own, sample, SAMPLE_BYTES // len(sources))
         about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in own], chosen)
         about["headline"] = next((m for m, c in own if c.election.name == "runoff"), own[-1][0])
@@ -163,8 +166,10 @@ def _sampled(source: Source, methods: Sequence[tuple[int, Certificates]], size: 
     while True:
         chosen = [int(i) for i in _explorer.sample(source, certificates, size)]
         first = chosen[: max(1, len(chosen) // 8)]
-        for i in first if not known else chosen:  # a few first, to see how large they are
-            known.setdefault(i, _explorer.elections(source, i, methods))
+        wanted = [i for i in (chosen if known else first) if i not in known]  # a few first, to see how large they are
+        with ThreadPoolExecutor() as pool:
+            held = pool.map(lambda i: _explorer.elections(source, i, methods), wanted)
+            known.update(zip(wanted, held, strict=True))
         inputs = [known[i] for i in chosen if i in known]
         each = len(json.dumps(inputs, separators=(",", ":"))) / len(inputs)
         if each * len(chosen) > most_bytes and len(chosen) > 1:

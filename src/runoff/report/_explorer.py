@@ -14,6 +14,7 @@ from runoff.report._pictures import shown
 from runoff.spreads import Spread
 
 if TYPE_CHECKING:
+    from runoff.attacks import Attack
     from runoff.certificates import Certificates
     from runoff.report._source import Source
 
@@ -56,6 +57,7 @@ def _on_page(source: Source, classes: NDArray[np.int64]) -> list[int]:
 
 def _election(source: Source, i: int, ballots: Ballots, spread: Spread, certificates: Certificates) -> dict[str, Any]:
     outcome = certificates.election.hold(ballots)
+    attack = certificates.attack(i, ballots)
     w, s = outcome.prediction, outcome.runner_up
     above = ranks_above(ballots, w, s)
     return {
@@ -64,18 +66,15 @@ def _election(source: Source, i: int, ballots: Ballots, spread: Spread, certific
         "radius": int(certificates.radius[i]),
         "wins": int(above.sum()),
         "above": "".join("1" if prefers else "0" for prefers in above),
-        "explain": certificates.explain(i),
-        "attack": _attack(source, i, ballots, spread, certificates),
+        "explain": certificates._told(i, ballots, attack),
+        "attack": None if attack is None else _replayed(source, ballots, spread, certificates, attack),
     }
 
 
-def _attack(
-    source: Source, i: int, ballots: Ballots, spread: Spread, certificates: Certificates
-) -> dict[str, Any] | None:
+def _replayed(
+    source: Source, ballots: Ballots, spread: Spread, certificates: Certificates, attack: Attack
+) -> dict[str, Any]:
     """The attack bucket by bucket, holding the election after each, until the winner changes."""
-    attack = certificates.attack(i)
-    if attack is None:
-        return None
     election = certificates.election
     before, now = election.hold(ballots).prediction, ballots.copy()
     new = {int(m): ballot for m, ballot in zip(attack.members, attack.ballots, strict=True)}

@@ -88,8 +88,7 @@ class Source:
             scores = with_new_classes(points(np.asarray(self.ballots)), self.n_new)
         if not get(election).in_paper:
             bound = "tight"
-        alone = np.array_equal(self.spread, np.arange(scores.shape[1])[:, None])  # each member is its own bucket
-        found = certify(scores, election=election, spread=None if alone else self.spread, bound=bound)
+        found = certify(scores, election=election, spread=self.spread, bound=bound)
         return found.named(np.array(self.classes, dtype=object), self.fingerprint, self.n_new)
 
     def member_accuracy(self) -> NDArray[np.float64]:
@@ -157,7 +156,10 @@ class Source:
             dataset=dataset,
             fingerprint=scores.fingerprint,
             facts=(
-                ("Estimator", repr(classifier.estimator) if classifier.estimator is not None else "logistic regression"),
+                (
+                    "Estimator",
+                    repr(classifier.estimator) if classifier.estimator is not None else "logistic regression",
+                ),
                 ("Hash of samples", str(partition.hash)),
                 ("Fingerprint of the partition", scores.fingerprint),
             ),

@@ -49,7 +49,7 @@ const Charts = (() => {
     }
     const near = printed.filter((p) => p.b <= last);
     marks.push(Plot.dot(near, { x: "b", y: "y", stroke: (p) => color(p.m), symbol: "times", r: 5, strokeWidth: 2.5 }));
-    marks.push(Plot.tip([...points, ...near], Plot.pointer({ x: "b", y: "y", title: "text", maxRadius: 60, ...tip })));
+    marks.push(Plot.tip([...points, ...near], Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
     return Plot.plot(base(width, Math.min(420, Math.max(260, width * 0.5)), {
       marginLeft: 46, marginBottom: 42, marginRight: 14, marginTop: 24,
       x: { label: "edits of the training data →", domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
@@ -83,7 +83,7 @@ const Charts = (() => {
       marks.push(Plot.dot(near, { x: "b", y: "y", stroke: color(m), symbol: "times", r: 5, strokeWidth: 2.5 }));
       points.push(...near);
     }
-    marks.push(Plot.tip(points, Plot.pointer({ x: "b", y: "y", title: "text", maxRadius: 60, ...tip })));
+    marks.push(Plot.tip(points, Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
     return Plot.plot(base(width, 190, { marginLeft: 46, marginBottom: 42, marginRight: 14, marginTop: 24,
       x: { label: "edits of the training data →", domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
       y: { label: "↑ percentage points", ticks: 4, nice: true }, marks }));

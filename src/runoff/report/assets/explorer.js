@@ -217,12 +217,12 @@ const Explorer = (() => {
     const rows = kept.map((c) => ({ key: c, name: name(c), n: votes.get(c) ?? 0, was: before.get(c) ?? 0, kind: kind(c) }));
     if (rest.length) rows.push({ key: -1, name: `${rest.length} others`, n: d3.sum(rest, (c) => votes.get(c) ?? 0), was: d3.sum(rest, (c) => before.get(c) ?? 0), kind: "other" });
     const most = Math.max(...rows.flatMap((row) => [row.n, row.was]), ...steps.length ? [n / 2] : []);
-    chart(byId("x-round1"), `First choices: ${rows.map((row) => `${row.name} ${row.n}`).join(", ")}`, (width) => Charts.bars(rows, most, null, width));
+    chart(byId("x-round1"), `First choices of ${n} members: ${rows.map((row) => `${row.name} has ${row.n}`).join(", ")}`, (width) => Charts.bars(rows, most, null, width));
     if (round2) {
       const finals = [[now.first, now.wins], [now.second, n - now.wins]]
         .sort((a, b) => (b[0] === found.prediction) - (a[0] === found.prediction) || a[0] - b[0])
         .map(([c, count]) => ({ key: c, name: name(c), n: count, was: count, kind: kind(c) }));
-      chart(byId("x-round2"), `Round 2: ${finals.map((row) => `${row.name} ${row.n}`).join(", ")}`, (width) => Charts.bars(finals, n, n / 2, width));
+      chart(byId("x-round2"), `Round 2 among ${n} members: ${finals.map((row) => `${row.name} has ${row.n}`).join(", ")}`, (width) => Charts.bars(finals, n, n / 2, width));
     }
     grid(found, now, kind, rival);
     if (steps.length) tell(found, now, steps, round2, n);
@@ -236,7 +236,7 @@ const Explorer = (() => {
         title: `member ${m}${taken ? ", taken over" : ""}: ${name(c)} first${round2 ? `; ranks ${name(found.prediction)} ${above ? "above" : "below"} ${name(found.runner_up)}` : ""}` });
     });
     byId("x-grid").style.setProperty("--cell", n > 600 ? "10px" : n > 200 ? "13px" : "20px");
-    byId("x-grid").setAttribute("aria-label", `${n} members, ${now.taken.size} of them taken over. First choices: ${[...tally(now.firsts)].map(([c, count]) => `${name(c)} ${count}`).join(", ")}`);
+    byId("x-grid").setAttribute("aria-label", `${n} members, ${now.taken.size} of them taken over. First choices: ${[...tally(now.firsts)].map(([c, count]) => `${name(c)} has ${count}`).join(", ")}`);
     byId("x-grid").replaceChildren(...cells);
     const key = (classes, text) => el("span", {}, el("span", { class: `cell ${classes}`, style: "--cell:16px" }), text);
     byId("x-keys").replaceChildren(key("win", name(found.prediction)), key("run", name(found.runner_up)),
