@@ -64,7 +64,7 @@ def main(out: Path, console: Console | None = None) -> None:
     console.print(table)
     console.print(f"Test image 7: {certificates.explain(7)}", highlight=False)
     report.write(out, report.collect(sources, budgets=budgets))
-    console.print(f"\nThe report is in {out.resolve()}: open it in a browser.", highlight=False, soft_wrap=True)
+    console.print(f"\nThe report is in {out}: open it in a browser.", highlight=False, soft_wrap=True)
 
 
 def _source(classifier: "runoff.RunoffClassifier", data: Arrays) -> Any:

@@ -54,6 +54,7 @@ def collect(
         about["sample"] = _sampled(source, own, sample, SAMPLE_BYTES // len(sources))
         about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in own], chosen)
         about["headline"] = next((m for m, c in own if c.election.name == "runoff"), own[-1][0])
+        about["middle"] = _words.middle_of(methods[about["headline"]], chosen)
         about["paper"] = _words.paper_note(source, [methods[m] for m, _ in own])
         data["sources"][s] = about
     return data

@@ -36,8 +36,8 @@ def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets:
     n = about["n_inputs"]
     best = next((m for m in methods if m["election"] == "runoff"), methods[-1])
     samples = "training samples" if about["n_train"] is None else f"of the {about['n_train']:,} training samples"
-    half = max((b for b, right in enumerate(best["curve"]) if 2 * right >= n), default=None)
-    middle = budgets[len(budgets) // 2] if len(budgets) > 1 else max(1, budgets[0])
+    half = max((b for b, right in enumerate(best["curve"]) if 2 * right >= n), default=0)
+    middle = middle_of(best, budgets)
     right = _at(best["curve"], middle)
     told = [
         f"Of {n:,} test inputs, {best['curve'][0]:,} ({share(best['curve'][0], n)}) are predicted right by "
@@ -57,6 +57,12 @@ def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets:
     return told
 
 
+def middle_of(method: dict[str, Any], budgets: Sequence[int]) -> int:
+    """The budget to speak of first: in the middle of those at which anything is left."""
+    left = [budget for budget in budgets if budget > 0 and _at(method["curve"], budget) > 0]
+    return left[(len(left) - 1) // 2] if left else budgets[-1]
+
+
 def _reach(about: dict[str, Any]) -> str:
     if about["d"] == 1:
         return f"Each training sample is seen by one of {about['n_members']:,} members"
@@ -69,8 +75,8 @@ def paper_note(source: Source, methods: Sequence[dict[str, Any]]) -> str | None:
     if not tables:
         return None
     note = (
-        f"Crosses are the numbers that the paper prints for {source.dataset}, k = {source.n_partitions} "
-        f"(table{'s' if len(tables) > 1 else ''} {' and '.join(table.removeprefix('T') for table in tables)})."
+        f"Crosses are the numbers that the paper prints for {' and '.join(m['name'] for m in methods if m['paper'])} on "
+        f"{source.dataset}, k = {source.n_partitions}{f', d = {d}' if (d := source.d * source.n_seeds) > 1 else ''} (table{'s' if len(tables) > 1 else ''} {' and '.join(table.removeprefix('T') for table in tables)})."
     )
     return note if source.like_paper else f"{note} This run's network or recipe is not the paper's."
 

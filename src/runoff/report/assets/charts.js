@@ -162,7 +162,7 @@ const Charts = (() => {
     const names = new Map(rows.map((row) => [row.key, row.name]));
     const marks = [Plot.barX(rows, { x: "n", y: at, fill: (row) => fills[row.kind], insetTop: 2, insetBottom: 2 }),
       Plot.tickX(rows.filter((row) => row.was !== row.n), { x: "was", y: at, stroke: "var(--ink)", strokeWidth: 1.5, strokeDasharray: "2 2" }),
-      Plot.text(rows, { x: "n", y: at, text: (row) => String(row.n), dx: 6, textAnchor: "start", fill: "var(--ink)", fontWeight: 600 }),
+      Plot.text(rows, { x: "n", y: at, text: (row) => String(row.n), dx: 6, textAnchor: "start", fill: "var(--ink)", stroke: "var(--card)", strokeWidth: 5, fontWeight: 600 }),
       Plot.ruleX([0], { stroke: "var(--muted)" })];
     if (line !== null) marks.push(Plot.ruleX([line], { stroke: "var(--bad)", strokeDasharray: "4 3" }));
     return Plot.plot(base(width, 24 * rows.length + 34, { marginLeft: 16 + 7.4 * longest, marginRight: 34, marginTop: 4, marginBottom: 26,

@@ -68,7 +68,7 @@ const Explorer = (() => {
     options(byId("x-election"), own.map(([m, found]) => [m, `${electionName(found)} (${found.name})`]), method);
     const there = [...new Set(source.sample.inputs.map((input) => input.label))].sort((a, b) => a - b);
     options(byId("x-class"), [["", "all classes"], ...there.map((c) => [c, source.classes[c]])], "");
-    byId("sample-how").textContent = [source.sample.how, ...source.notes].join(" ");
+    byId("sample-how").textContent = [source.sample.how, ...source.notes.map((note) => `${note}.`)].join(" ");
     current = null;
     list();
   }
@@ -146,7 +146,7 @@ const Explorer = (() => {
           others.length ? `; with ${others.join("; ")}` : ""))),
       el("p", { class: "explain" }, found.explain), attackPart(found),
       el("div", { class: "rounds" },
-        el("div", {}, el("h4", {}, data.methods[method].election === "runoff" ? "Round 1 " : "The vote ", el("small", {}, "members’ first choices")), el("div", { class: "chart", id: "x-round1" })),
+        el("div", {}, el("h4", {}, data.methods[method].election === "runoff" ? "Round 1 " : "The vote ", el("small", {}, "members’ first choices; dotted: before the attack")), el("div", { class: "chart", id: "x-round1" })),
         data.methods[method].election === "runoff"
           ? el("div", {}, el("h4", {}, "Round 2 ", el("small", {}, "which of the two finalists members rank higher")), el("div", { class: "chart", id: "x-round2" })) : null),
       el("div", { class: "votes" }, el("h4", {}, "Members ", el("small", {}, "one square each, by first choice")),
@@ -225,7 +225,8 @@ const Explorer = (() => {
       chart(byId("x-round2"), `Round 2 among ${n} members: ${finals.map((row) => `${row.name} has ${row.n}`).join(", ")}`, (width) => Charts.bars(finals, n, n / 2, width));
     }
     grid(found, now, kind, rival);
-    if (steps.length) tell(found, now, steps, round2, n);
+    const score = round2 ? [now.wins, n - now.wins] : [votes.get(now.first) ?? 0, votes.get(now.second) ?? 0];
+    if (steps.length) tell(found, now, steps, score);
   }
 
   function grid(found, now, kind, rival) {
@@ -244,12 +245,12 @@ const Explorer = (() => {
       ...(round2 ? [key("other above", `ranks ${name(found.prediction)} above ${name(found.runner_up)}`)] : []), key("other taken", "taken over"));
   }
 
-  function tell(found, now, steps, round2, n) {
+  function tell(found, now, steps, [ours, theirs]) {
     const last = steps.length, status = byId("x-status");
     byId("x-step").value = step;
     byId("x-back").disabled = byId("x-reset").disabled = step === 0;
     byId("x-next").disabled = step === last;
-    const score = round2 ? `${now.wins} to ${n - now.wins} against ${name(now.second)} in round 2` : `ahead of ${name(now.second)}`;
+    const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? ", since ties go to the class that is listed first" : ""}`;
     const turned = now.first !== found.prediction;
     status.classList.toggle("turned", turned);
     if (step === 0) { status.textContent = `Before the attack: ${name(now.first)} wins, ${score}. Press Step.`; return; }

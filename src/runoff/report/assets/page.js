@@ -22,7 +22,7 @@
   function answers() {
     byId("title").textContent = `${data.title}: certified predictions`;
     const source = data.sources[0], method = data.methods[source.headline];
-    const budget = data.budgets[Math.floor(data.budgets.length / 2)];
+    const budget = source.middle;
     const plain = data.methods.find((other) => other.source === 0 && other.election === "plurality");
     const tile = (question, big, ...text) => el("div", { class: "tile" }, el("h2", {}, question), el("p", { class: "big" }, big), el("p", {}, ...text));
     const samples = source.n_train === null ? "training samples" : `of ${count(source.n_train)} training samples`;
@@ -140,6 +140,10 @@
     kinds.forEach(([title, label, values, format], j) => {
       if (!values) return;
       const place = byId("member-charts").children[j];
+      if (d3.min(values) === d3.max(values)) { // one bar would say less
+        place.replaceChildren(place.firstElementChild, el("p", { class: "note" }, `${format(values[0])}, for each of the ${count(values.length)} members.`));
+        return;
+      }
       const words = `From ${format(d3.min(values))} to ${format(d3.max(values))}, median ${format(d3.median(values))}${j === 2 ? `, ${format(d3.sum(values))} in all` : ""}.`;
       place.lastElementChild.textContent = words;
       chart(place.children[1], `${title} of ${values.length} members. ${words}`, (width) => Charts.spread(values, label, width, format));
@@ -170,7 +174,7 @@
   answers();
   legend();
   byId("budget").max = Charts.reach(data.methods);
-  byId("budget").value = data.budgets[Math.floor(data.budgets.length / 2)];
+  byId("budget").value = data.sources[0].middle;
   byId("budget").addEventListener("input", certified);
   certified();
   curvesTable();
@@ -178,7 +182,7 @@
   options(byId("radii-method"), data.methods.map((method, m) => [m, method.label]), data.sources[0].headline);
   byId("radii-method").addEventListener("change", radii);
   radii();
-  options(byId("class-budget"), data.budgets.map((b) => [b, b]), data.budgets[Math.floor(data.budgets.length / 2)]);
+  options(byId("class-budget"), data.budgets.map((b) => [b, b]), data.sources[0].middle);
   for (const id of ["class-source", "m-source"]) options(byId(id), data.sources.map((source, s) => [s, source.name]), 0);
   for (const id of ["class-source-label", "m-source-label"]) byId(id).hidden = data.sources.length === 1;
   for (const id of ["class-budget", "class-source", "class-order"]) byId(id).addEventListener("change", classes);
