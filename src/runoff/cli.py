@@ -43,7 +43,10 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(runoff.__version__)
 def main() -> None:
-    """Certified predictions from training data that cannot be fully trusted."""
+    """Certified predictions from training data that cannot be fully trusted.
+
+    Example: runoff demo
+    """
 
 
 main.add_command(_cli_data.data)

@@ -1,5 +1,6 @@
 """A real browser: Chromium as the system installs it. Its own download is not used."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from playwright.sync_api import sync_playwright
 
 from making import SIGNS, a_run
 from runoff import cli
+from runoff.runs import Run
 
 SCREENS = {
     "desktop": {"viewport": {"width": 1280, "height": 900}},
@@ -41,6 +43,11 @@ def reports(tmp_path_factory):
     written("demo", "--out", folder / "demo.html")
     a_run(folder / "signs", n=300, k=30, classes=CLASSES, name="signs")
     a_run(folder / "spread", n=300, k=10, d=4, classes=CLASSES, name="signs")
+    # Two runs, one of them resumed after a crash: not all times are known.
+    run = Run.open(folder / "spread")
+    times = {"networks": {f"{m}-0": 0.1 + m / 100 for m in range(35)}, "training": 1.0}
+    (folder / "spread" / "timings.json").write_text(json.dumps(times))
+    run.record("timings.json")
     written("report", folder / "signs", folder / "spread", "--out", folder / "signs.html")
     return {"demo": folder / "demo.html", "signs": folder / "signs.html"}
 

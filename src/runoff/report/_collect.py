@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import runoff
 from runoff import paper
 from runoff.certificates import Certificates
 from runoff.report import _explorer, _words
+from runoff.report._html import embedded
 from runoff.report._source import Source
 
 ELECTIONS = ("plurality", "runoff")
@@ -37,9 +37,10 @@ def collect(
     """
     if not sources:
         raise ValueError("a report needs at least one run")
-    found = [(source, election, source.certificates(election, bound)) for source in sources for election in elections]
-    chosen = sorted(set(_budgets(found) if budgets is None else budgets))
-    methods = [_method(sources.index(source), source, certs, chosen) for source, _, certs in found]
+    numbered = list(enumerate(sources))
+    found = [(s, election, source.certificates(election, bound)) for s, source in numbered for election in elections]
+    chosen = sorted(set(_budgets(sources, found) if budgets is None else budgets))
+    methods = [_method(s, sources[s], certificates, chosen) for s, _, certificates in found]
     _label(methods, sources)
     data: dict[str, Any] = {
         "version": runoff.__version__,
@@ -48,15 +49,15 @@ def collect(
         "methods": methods,
         "sources": [_about(source) for source in sources],
     }
-    for s, (source, about) in enumerate(zip(sources, data["sources"], strict=True)):
-        own = [(m, certs) for m, (of, _, certs) in enumerate(found) if of is source]
+    for s, source in numbered:
+        about = data["sources"][s]
+        own = [(m, certificates) for m, (of, _, certificates) in enumerate(found) if of == s]
         tell(f"{source.name}: looking for the cheapest attack on each of {min(sample, len(source.labels))} inputs ...")
         about["sample"] = _sampled(source, own, sample, SAMPLE_BYTES // len(sources))
         about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in own], chosen)
         about["headline"] = next((m for m, c in own if c.election.name == "runoff"), own[-1][0])
         about["middle"] = _words.middle_of(methods[about["headline"]], chosen)
         about["paper"] = _words.paper_note(source, [methods[m] for m, _ in own])
-        data["sources"][s] = about
     return data
 
 
@@ -112,12 +113,12 @@ def _printed(source: Source, name: str) -> list[dict[str, Any]]:
     return [{"budget": b, "percent": p, "table": rows[0].table} for b, p in sorted(rows[0].percent.items())]
 
 
-def _budgets(found: Sequence[tuple[Source, str, Certificates]]) -> list[int]:
-    """The paper's where the setting is one of its; else about six up to the largest radius of a right prediction."""
-    for source, election, _ in found:
-        if printed := _printed(source, method_name(source.d, source.n_seeds, election)):
+def _budgets(sources: Sequence[Source], found: Sequence[tuple[int, str, Certificates]]) -> list[int]:
+    """The paper's where the setting is one of its; else about six, up to the radius that 5 % reach."""
+    for s, election, _ in found:
+        if printed := _printed(sources[s], method_name(sources[s].d, sources[s].n_seeds, election)):
             return [0, *(mark["budget"] for mark in printed)]
-    largest = max(int(np.percentile(certificates.radius, 95)) for _, _, certificates in found)
+    largest = max(1, *(int(np.percentile(certificates.radius, 95)) for _, _, certificates in found))
     return list(range(0, largest + 1, max(1, -(-largest // 6))))
 
 
@@ -151,7 +152,7 @@ def _about(source: Source) -> dict[str, Any]:
         "members": {
             "accuracy": [round(float(a), 6) for a in source.member_accuracy()],
             "sizes": None if source.member_sizes is None else source.member_sizes.tolist(),
-            "seconds": None if source.member_seconds is None else source.member_seconds.round(3).tolist(),
+            "seconds": None if source.member_seconds is None else list(source.member_seconds),
         },
         "facts": [list(fact) for fact in source.facts],
         "made": list(source.made),
@@ -172,7 +173,7 @@ def _sampled(source: Source, methods: Sequence[tuple[int, Certificates]], size: 
             held = pool.map(lambda i: _explorer.elections(source, i, methods), wanted)
             known.update(zip(wanted, held, strict=True))
         inputs = [known[i] for i in chosen if i in known]
-        each = len(json.dumps(inputs, separators=(",", ":"))) / len(inputs)
+        each = len(embedded(inputs)) / len(inputs)
         if each * len(chosen) > most_bytes and len(chosen) > 1:
             size = max(1, min(len(chosen) - 1, int(most_bytes / each * 0.98)))
         elif len(inputs) == len(chosen):

@@ -98,7 +98,7 @@ def _base(data: dict[str, Any], m: int) -> int | None:
 
 
 def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
-    """The curves of a table by dataset and k; improvements are over DPA."""
+    """The curves of a table by dataset and k; improvements are over DPA. Of a row in two tables the first counts."""
     found: dict[tuple[str, int], dict[tuple[str, int], Curve]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -111,11 +111,12 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
                 election = "runoff" if method.endswith("+ROE") else "plurality"
                 label = method if d == 1 else f"{method}, d = {d}"
                 curve = curves.setdefault((method, d), Curve(label, election, {}))
-                curve.ours[int(line["budget"])] = float(line["ours"])
+                budget = int(line["budget"])
+                curve.ours.setdefault(budget, float(line["ours"]))
                 if line["paper"]:
-                    curve.paper[int(line["budget"])] = float(line["paper"])
+                    curve.paper.setdefault(budget, float(line["paper"]))
                 if line.get("clean"):
-                    curve.ours[0] = float(line["clean"])
+                    curve.ours.setdefault(0, float(line["clean"]))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -46,7 +46,7 @@ def page(data: dict[str, Any]) -> str:
     return "".join(filled)
 
 
-def embedded(data: dict[str, Any]) -> str:
+def embedded(data: Any) -> str:
     """JSON that can stand inside a script element whatever the data holds: in ASCII, without angle brackets."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
 

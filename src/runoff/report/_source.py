@@ -18,7 +18,7 @@ from runoff.report._pictures import stretched
 from runoff.runs import Run, RunError
 
 if TYPE_CHECKING:
-    from runoff.classifier import RunoffClassifier
+    from runoff.ensemble import Ensemble
 
 Facts = tuple[tuple[str, str], ...]
 BLOCK = 1024  # inputs looked at together
@@ -36,9 +36,9 @@ class Source:
     n_new : labels beyond `classes` that an attacker may bring
     pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) of 8 bits
     features : the inputs themselves where there are no pictures: an array, a table or texts
-    member_sizes, member_seconds : samples and seconds of training for each member
+    member_sizes, member_seconds : samples and seconds of training for each member; None where it is not known
     dataset : its name, as the paper's tables have it
-    like_paper : whether network, recipe and hash are the paper's
+    like_paper : whether network and recipe are the paper's
     facts : what to say of it, as pairs of words
     made, checked : commands, or lines of Python, that made it and that check it
     notes : what is missing, and why
@@ -57,7 +57,7 @@ class Source:
     pictures: NDArray[np.uint8] | None = None
     features: Any = None
     member_sizes: NDArray[np.int64] | None = None
-    member_seconds: NDArray[np.float64] | None = None
+    member_seconds: tuple[float | None, ...] | None = None
     dataset: str = ""
     like_paper: bool = False
     fingerprint: str | None = None
@@ -119,7 +119,7 @@ class Source:
     @classmethod
     def from_classifier(
         cls,
-        classifier: RunoffClassifier,
+        classifier: Ensemble,
         X: Any,
         y_true: ArrayLike,
         *,
@@ -129,9 +129,9 @@ class Source:
         made: tuple[str, ...] = (),
         checked: tuple[str, ...] = (),
     ) -> Source:
-        """A fitted classifier and test inputs with their labels.
+        """A fitted classifier, of scikit-learn members or of networks, and test inputs with their labels.
 
-        `picture_shape` is the shape of an image whose pixels are the features, such as (8, 8).
+        `picture_shape` is the shape of an image whose pixels are the features, such as (8, 8). Images need none.
         """
         scores = classifier.scores(X)
         classes = classifier.classes_
@@ -140,6 +140,9 @@ class Source:
             raise ValueError(f"y_true must hold labels that the classifier knows, got {outside[0]}")
         sizes = classifier.member_sizes_
         partition = classifier.partition_
+        if picture_shape is None and isinstance(X, np.ndarray) and X.dtype == np.uint8 and X.ndim > 2:
+            picture_shape = X.shape[1:]
+        pictures = None if picture_shape is None else _as_pictures(X, picture_shape)
         return cls(
             name=name,
             ballots=scores.values,
@@ -150,16 +153,13 @@ class Source:
             n_seeds=classifier.n_seeds,
             n_new=scores.n_new,
             n_train=int(sizes.sum()) // partition.d,
-            pictures=None if picture_shape is None else _as_pictures(X, picture_shape),
-            features=X if picture_shape is None else None,
+            pictures=pictures,
+            features=X if pictures is None else None,
             member_sizes=sizes,
             dataset=dataset,
             fingerprint=scores.fingerprint,
             facts=(
-                (
-                    "Estimator",
-                    repr(classifier.estimator) if classifier.estimator is not None else "logistic regression",
-                ),
+                ("Classifier", repr(classifier)),
                 ("Hash of samples", str(partition.hash)),
                 ("Fingerprint of the partition", scores.fingerprint),
             ),
@@ -241,14 +241,14 @@ def _recipe(settings: dict[str, Any]) -> str | None:
     return next((name for name, known in named if known == settings), None)
 
 
-def _seconds(run: Run, n_seeds: int) -> NDArray[np.float64] | None:
-    """Seconds of training for each member; None where some were not written down."""
+def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
+    """Seconds of training for each member. Those of networks that a killed command had finished are not known."""
     times = json.loads((run.path / "timings.json").read_text())["networks"]
-    n_members = len(run.manifest["member_sizes"])
-    members = [[times.get(f"{m}-{s}") for s in range(n_seeds)] for m in range(n_members)]
-    if any(second is None for seconds in members for second in seconds):
-        return None
-    return np.array([sum(seconds) for seconds in members], np.float64)
+    found: list[float | None] = []
+    for m in range(len(run.manifest["member_sizes"])):
+        seconds = [times.get(f"{m}-{s}") for s in range(n_seeds)]
+        found.append(None if None in seconds else round(sum(seconds), 3))
+    return None if set(found) == {None} else tuple(found)
 
 
 def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> str:

@@ -74,10 +74,11 @@ def paper_note(source: Source, methods: Sequence[dict[str, Any]]) -> str | None:
     tables = sorted({mark["table"] for found in methods for mark in found["paper"]})
     if not tables:
         return None
-    note = (
-        f"Crosses are the numbers that the paper prints for {' and '.join(m['name'] for m in methods if m['paper'])} on "
-        f"{source.dataset}, k = {source.n_partitions}{f', d = {d}' if (d := source.d * source.n_seeds) > 1 else ''} (table{'s' if len(tables) > 1 else ''} {' and '.join(table.removeprefix('T') for table in tables)})."
-    )
+    names = " and ".join(found["name"] for found in methods if found["paper"])
+    d = source.d * source.n_seeds
+    setting = f"{source.dataset}, k = {source.n_partitions}" + (f", d = {d}" if d > 1 else "")
+    where = f"table{'s' if len(tables) > 1 else ''} {' and '.join(table.removeprefix('T') for table in tables)}"
+    note = f"Crosses are the numbers that the paper prints for {names} on {setting} ({where})."
     return note if source.like_paper else f"{note} This run's network or recipe is not the paper's."
 
 

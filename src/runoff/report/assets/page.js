@@ -137,19 +137,20 @@
     const kinds = [["Accuracy alone", "accuracy, % →", accuracy.map((a) => 100 * a), (x) => `${x.toFixed(1)} %`],
       ["Training samples", "samples →", sizes, (x) => count(x)], ["Time to train", "seconds →", seconds, (x) => `${x.toPrecision(3)} s`]];
     byId("member-charts").replaceChildren(...kinds.map(([title, , values]) => el("div", {}, el("h3", {}, title), values ? el("div", { class: "chart" }) : el("p", { class: "note" }, "This was not written down."), el("p", { class: "note" }))));
-    kinds.forEach(([title, label, values, format], j) => {
-      if (!values) return;
+    kinds.forEach(([title, label, all, format], j) => {
+      if (!all) return;
+      const values = all.filter((value) => value !== null), unknown = all.length - values.length;
       const place = byId("member-charts").children[j];
       if (d3.min(values) === d3.max(values)) { // one bar would say less
         place.replaceChildren(place.firstElementChild, el("p", { class: "note" }, `${format(values[0])}, for each of the ${count(values.length)} members.`));
         return;
       }
-      const words = `From ${format(d3.min(values))} to ${format(d3.max(values))}, median ${format(d3.median(values))}${j === 2 ? `, ${format(d3.sum(values))} in all` : ""}.`;
+      const words = `From ${format(d3.min(values))} to ${format(d3.max(values))}, median ${format(d3.median(values))}${j === 2 ? `, ${format(d3.sum(values))} in all` : ""}.${unknown ? ` Of ${unknown} members it was not written down.` : ""}`;
       place.lastElementChild.textContent = words;
       chart(place.children[1], `${title} of ${values.length} members. ${words}`, (width) => Charts.spread(values, label, width, format));
     });
     byId("members-table").replaceChildren(table(["member", "accuracy, %", "samples", "seconds"],
-      accuracy.map((a, m) => [m, (100 * a).toFixed(2), sizes ? sizes[m] : "", seconds ? seconds[m] : ""])));
+      accuracy.map((a, m) => [m, (100 * a).toFixed(2), sizes ? sizes[m] : "", seconds?.[m] ?? ""])));
   }
 
   function words() {
