@@ -7,6 +7,7 @@ import numpy as np
 import runoff
 from runoff import spreads
 from runoff.runs import Run, Settings
+from runoff.torch import recipes
 
 SIGNS = tuple(f"sign {c}" for c in range(43))
 
@@ -20,7 +21,20 @@ def scores(n, n_members, n_classes, seed=0, clear=1.5):
     return values, labels
 
 
-def a_run(path, *, n=60, k=9, d=1, classes=("cat", "dog", "bird"), seeds=(1,), name="pets", images=None, seed=0):
+def a_run(
+    path,
+    *,
+    n=60,
+    k=9,
+    d=1,
+    classes=("cat", "dog", "bird"),
+    seeds=(1,),
+    name="pets",
+    images=None,
+    seed=0,
+    network="small",
+    recipe=None,
+):
     """A finished run. With `images`, its dataset is a .npz file beside it that holds them."""
     given, fingerprint = f"{name}-is-nowhere.npz", "0" * 64
     labels = scores(n, k * d, len(classes), seed)[1]
@@ -30,9 +44,8 @@ def a_run(path, *, n=60, k=9, d=1, classes=("cat", "dog", "bird"), seeds=(1,), n
         from runoff import datasets
 
         fingerprint = datasets.load(given).fingerprint
-    settings = Settings(
-        dataset=name, fingerprint=fingerprint, n_partitions=k, spread=d, network="small", recipe={"epochs": 1}
-    )
+    known = {"epochs": 1} if recipe is None else recipes.get(recipe).to_dict()
+    settings = Settings(dataset=name, fingerprint=fingerprint, n_partitions=k, spread=d, network=network, recipe=known)
     about = {"name": name, "n_train": 500, "n_test": n, "classes": list(classes), "weights": False, "given": given}
     run = Run.create(path, settings, about)
     n_members = k * d

@@ -137,7 +137,13 @@ def test_the_papers_numbers_stand_beside_its_settings(tmp_path):
         row = paper.rows("T3", "cifar10", 50, method["name"])[0]
         assert {mark["budget"]: mark["percent"] for mark in method["paper"]} == row.percent
     assert data["budgets"] == [0, *sorted(row.percent)]
-    assert "is not the paper's" in data["sources"][0]["paper"]
+    marks = "Crosses are the numbers that the paper prints for DPA and DPA+ROE on cifar10, k = 50 (table 3)."
+    assert data["sources"][0]["paper"] == marks  # nothing is known of its recipe
+    for name, told in (("quick", " This run's network or recipe is not the paper's."), ("paper", "")):
+        a_run(tmp_path / name, name="cifar10", k=50, classes=tuple("0123456789"), network="nin", recipe=name)
+        source = Source.from_run(tmp_path / name, pictures=False)
+        assert report.collect([source], sample=1)["sources"][0]["paper"] == marks + told
+        assert source.made[0].endswith(f"--k 50{' --recipe quick' * (name == 'quick')} --out {tmp_path / name}")
 
 
 def test_a_classifier_with_tables_texts_and_new_labels():

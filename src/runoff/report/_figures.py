@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from runoff.report._source import Source
 
+FEW = 4  # curves whose legend fits into the axes
 NEEDED = ("dataset", "k", "method", "d", "budget", "ours", "paper")
 
 
@@ -52,12 +53,13 @@ def draw_table(path: Path, folder: Path) -> list[str]:
 def _both(curves: Sequence[Curve], folder: Path, suffix: str) -> list[str]:
     names = [f"certified{suffix}"]
     with styled():
-        figure = library().Figure(figsize=(COLUMN, 2.6), layout="constrained")
+        room = 0.0 if len(curves) <= FEW else 0.14 * (-(-len(curves) // 2))  # for a legend above the axes
+        figure = library().Figure(figsize=(COLUMN, 2.5 + room), layout="constrained")
         _certified(figure.subplots(), curves)
         save(figure, folder, names[0])
         if any(curve.base is not None for curve in curves):
             names.append(f"improvement{suffix}")
-            figure = library().Figure(figsize=(COLUMN, 2.0), layout="constrained")
+            figure = library().Figure(figsize=(COLUMN, 2.0 + room), layout="constrained")
             _improvement(figure.subplots(), curves)
             save(figure, folder, names[1])
     return names
@@ -187,4 +189,11 @@ def _improvement(ax: Axes, curves: Sequence[Curve]) -> None:
 def _legend(ax: Axes, printed: bool) -> None:
     if printed:
         ax.plot([], [], "x", color="#444444", markersize=5, label="printed in the paper")
-    ax.legend(handlelength=2.6)
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    handles, labels = ax.get_legend_handles_labels()
+    if len(handles) <= FEW + 1:
+        ax.legend(handlelength=2.6)
+    else:
+        ax.figure.legend(handles, labels, loc="outside upper left", ncols=2, handlelength=2.6, columnspacing=1.2)

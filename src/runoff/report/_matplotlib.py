@@ -17,7 +17,7 @@ COLUMN = 3.25  # inches: the width of a column in a paper of two
 FORMATS = ("svg", "pdf", "png")
 # Okabe and Ito's colours, which are told apart with any kind of colour vision; shapes and dashes say the same.
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F3C8D")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "<", "*", "p")  # one more than colours: all pairs differ
 DASHES = {"plurality": (0, (4, 2)), "runoff": "-"}
 STYLE: dict[Any, Any] = {
     "font.size": 8,

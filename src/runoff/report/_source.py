@@ -38,7 +38,7 @@ class Source:
     features : the inputs themselves where there are no pictures: an array, a table or texts
     member_sizes, member_seconds : samples and seconds of training for each member; None where it is not known
     dataset : its name, as the paper's tables have it
-    like_paper : whether network and recipe are the paper's
+    like_paper : whether network and recipe are the paper's, where that is known
     facts : what to say of it, as pairs of words
     made, checked : commands, or lines of Python, that made it and that check it
     notes : what is missing, and why
@@ -59,7 +59,7 @@ class Source:
     member_sizes: NDArray[np.int64] | None = None
     member_seconds: tuple[float | None, ...] | None = None
     dataset: str = ""
-    like_paper: bool = False
+    like_paper: bool | None = None
     fingerprint: str | None = None
     facts: Facts = ()
     made: tuple[str, ...] = ()
@@ -204,7 +204,7 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
         "member_sizes": np.array(manifest["member_sizes"], np.int64),
         "member_seconds": _seconds(run, seeds),
         "dataset": settings.dataset,
-        "like_paper": settings.network == "nin" and recipe in ("paper", "paper-no-flip"),
+        "like_paper": None if recipe is None else settings.network == "nin" and recipe in ("paper", "paper-no-flip"),
         "fingerprint": manifest["partition"]["fingerprint"],
         "facts": facts,
         "made": (_train_command(run, path, seeds, recipe), *_update_commands(run, path)),
@@ -261,7 +261,8 @@ def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> st
     options += [f"--hash {settings.hash}"] if settings.hash != "content" else []
     options += [f"--seed {settings.random_state}"] if settings.random_state else []
     given = shlex.quote(str(run.manifest["dataset"]["given"]))
-    return f"runoff train {given} {' '.join(options)} --out {shlex.quote(str(path))}"
+    unnamed = "  # with the recipe above, which has no name here" if recipe is None else ""
+    return f"runoff train {given} {' '.join(options)} --out {shlex.quote(str(path))}{unnamed}"
 
 
 def _update_commands(run: Run, path: Path) -> list[str]:

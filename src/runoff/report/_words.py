@@ -60,7 +60,7 @@ def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets:
 def middle_of(method: dict[str, Any], budgets: Sequence[int]) -> int:
     """The budget to speak of first: in the middle of those at which anything is left."""
     left = [budget for budget in budgets if budget > 0 and _at(method["curve"], budget) > 0]
-    return left[(len(left) - 1) // 2] if left else budgets[-1]
+    return left[(len(left) - 1) // 2] if left else max(1, budgets[-1])
 
 
 def _reach(about: dict[str, Any]) -> str:
@@ -79,7 +79,7 @@ def paper_note(source: Source, methods: Sequence[dict[str, Any]]) -> str | None:
     setting = f"{source.dataset}, k = {source.n_partitions}" + (f", d = {d}" if d > 1 else "")
     where = f"table{'s' if len(tables) > 1 else ''} {' and '.join(table.removeprefix('T') for table in tables)}"
     note = f"Crosses are the numbers that the paper prints for {names} on {setting} ({where})."
-    return note if source.like_paper else f"{note} This run's network or recipe is not the paper's."
+    return f"{note} This run's network or recipe is not the paper's." if source.like_paper is False else note
 
 
 def share(part: int, whole: int) -> str:

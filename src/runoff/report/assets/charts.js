@@ -1,7 +1,8 @@
 "use strict";
 // The charts, each a function from data and a width to a node. Text from data goes through Plot or textContent only.
 const Charts = (() => {
-  const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "hexagon", "cross"];
+  // One fewer than there are colours, so that all pairs differ; none is like the crosses of the paper.
+  const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "hexagon"];
   const DASHES = { runoff: null, plurality: "7 4" };
   const color = (m) => `var(--m${m % 8})`;
   const symbol = (m) => SYMBOLS[m % SYMBOLS.length];
@@ -9,6 +10,12 @@ const Charts = (() => {
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const edits = (n) => `${n.toLocaleString("en")} edit${n === 1 ? "" : "s"}`;
   const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  // As Plot draws it.
+  const HEXAGON = { draw(context, size) {
+    const r = Math.sqrt(size / Math.PI), x = (r * Math.sqrt(3)) / 2;
+    [[0, r], [x, r / 2], [x, -r / 2], [0, -r], [-x, -r / 2], [-x, r / 2]].forEach(([a, b], j) => (j ? context.lineTo(a, b) : context.moveTo(a, b)));
+    context.closePath();
+  } };
   const grid = { stroke: "var(--line)", strokeOpacity: 1 };
   const tip = { fill: "var(--card)", stroke: "var(--muted)", fontSize: 13, lineHeight: 1.25 };
   const base = (width, height, more) => ({ width, height, style: { fontSize: "13px", overflow: "visible" }, ...more });
@@ -22,7 +29,7 @@ const Charts = (() => {
     svg.append("line").attr("x1", 0).attr("x2", 34).attr("y1", 7).attr("y2", 7)
       .attr("stroke", color(m)).attr("stroke-width", 2.5).attr("stroke-dasharray", dash(method));
     const shape = { circle: d3.symbolCircle, square: d3.symbolSquare, triangle: d3.symbolTriangle, diamond: d3.symbolDiamond,
-      star: d3.symbolStar, wye: d3.symbolWye, cross: d3.symbolCross, hexagon: Plot.symbolHexagon ?? d3.symbolDiamond2 }[symbol(m)];
+      star: d3.symbolStar, wye: d3.symbolWye, hexagon: HEXAGON }[symbol(m)];
     svg.append("path").attr("transform", "translate(17,7)").attr("d", d3.symbol(shape, 60)()).attr("fill", color(m));
     return svg.node();
   }
@@ -164,7 +171,7 @@ const Charts = (() => {
       Plot.tickX(rows.filter((row) => row.was !== row.n), { x: "was", y: at, stroke: "var(--ink)", strokeWidth: 1.5, strokeDasharray: "2 2" }),
       Plot.text(rows, { x: "n", y: at, text: (row) => String(row.n), dx: 6, textAnchor: "start", fill: "var(--ink)", stroke: "var(--card)", strokeWidth: 5, fontWeight: 600 }),
       Plot.ruleX([0], { stroke: "var(--muted)" })];
-    if (line !== null) marks.push(Plot.ruleX([line], { stroke: "var(--bad)", strokeDasharray: "4 3" }));
+    if (line !== null) marks.splice(1, 0, Plot.ruleX([line], { stroke: "var(--bad)", strokeDasharray: "4 3" })); // below the numbers
     return Plot.plot(base(width, 24 * rows.length + 34, { marginLeft: 16 + 7.4 * longest, marginRight: 34, marginTop: 4, marginBottom: 26,
       x: { domain: [0, Math.max(1, most)], label: null, ticks: Math.min(5, most), tickFormat: whole },
       y: { type: "band", label: null, domain: rows.map(at), tickFormat: (key) => short(names.get(key), 16), tickSize: 0 }, marks }));

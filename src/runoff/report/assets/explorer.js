@@ -146,9 +146,9 @@ const Explorer = (() => {
           others.length ? `; with ${others.join("; ")}` : ""))),
       el("p", { class: "explain" }, found.explain), attackPart(found),
       el("div", { class: "rounds" },
-        el("div", {}, el("h4", {}, data.methods[method].election === "runoff" ? "Round 1 " : "The vote ", el("small", {}, "members’ first choices; dotted: before the attack")), el("div", { class: "chart", id: "x-round1" })),
+        el("div", {}, el("h4", {}, data.methods[method].election === "runoff" ? "Round 1 " : "The vote ", el("small", {}, "first choices; dotted: before the attack")), el("div", { class: "chart", id: "x-round1" })),
         data.methods[method].election === "runoff"
-          ? el("div", {}, el("h4", {}, "Round 2 ", el("small", {}, "which of the two finalists members rank higher")), el("div", { class: "chart", id: "x-round2" })) : null),
+          ? el("div", {}, el("h4", {}, "Round 2 ", el("small", {}, "who ranks which finalist higher")), el("div", { class: "chart", id: "x-round2" })) : null),
       el("div", { class: "votes" }, el("h4", {}, "Members ", el("small", {}, "one square each, by first choice")),
         el("div", { class: "grid", id: "x-grid", role: "img" }), el("div", { class: "keys", id: "x-keys" })));
     draw();
