@@ -1,7 +1,8 @@
 """Deep ensembles: how long training takes, where the time goes, and what a plain loop takes.
 
 python -m benchmarks.networks cpu                             a member on the CPU against a plain loop (make bench)
-python -m benchmarks.networks step                            on a GPU: a step, its share of the floor, its parts
+python -m benchmarks.networks step [--batch 48 --size 28 --channels 1]
+                                                              on a GPU: a step, its share of the floor, its parts
 python -m benchmarks.networks loader --data cifar10.npz       on a GPU: one member after another through a DataLoader
 python -m benchmarks.networks run --data cifar10.npz --k 250  on a GPU: the whole ensemble, with certified fractions
 
@@ -50,23 +51,24 @@ def floor(batch, shape):
     return 3 * batch * total
 
 
-def step():
+def step(batch, size, channels):
     from torch.profiler import ProfilerActivity, profile
 
     from runoff.torch._graphs import GraphSlot
 
-    device, recipe, shape = devices.find("cuda"), RECIPES["paper"], (32, 32, 3)
-    X, y = random_data(4000, shape)
+    device, recipe, shape = devices.find("cuda"), RECIPES["paper"], (size, size, channels)
+    n = 8 * batch
+    X, y = random_data(n, shape)
     with devices.repeatable("bf16", device):
         in_flight = []
         for member in range(5):
             slot = GraphSlot(networks.network_in_network, recipe, "bf16", shape, 10, device)
-            slot.capture(128, 1000, torch.uint8)
+            slot.capture(batch, n, torch.uint8)
             in_flight.append(slot)
             for _ in range(2):
                 for each in in_flight:
                     with torch.cuda.stream(each.stream):
-                        each.load(each.prepare(job(member, np.arange(1000), X, y)))
+                        each.load(each.prepare(job(member, np.arange(n), X, y)))
                 torch.cuda.synchronize()
                 start = time.perf_counter()
                 for _ in range(300):
@@ -75,7 +77,7 @@ def step():
                             each.run()
                 torch.cuda.synchronize()
                 seconds = (time.perf_counter() - start) / 300 / len(in_flight)
-            share = floor(128, shape) / TERAFLOPS / seconds
+            share = floor(batch, shape) / TERAFLOPS / seconds
             print(f"{member + 1} in flight: {1e3 * seconds:.3f} ms a step, {share:.0%} of the floor", flush=True)
         in_flight[0].clock.zero_()
         with profile(activities=[ProfilerActivity.CUDA]) as profiled:
@@ -243,12 +245,15 @@ def main():
     parser.add_argument("--members", type=int, default=2, help="in the plain loop")
     parser.add_argument("--in-flight", type=int)
     parser.add_argument("--n-seeds", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=128, help="of a step")
+    parser.add_argument("--size", type=int, default=32, help="of the images of a step")
+    parser.add_argument("--channels", type=int, default=3, help="of the images of a step")
     parser.add_argument("--out", help="ballots and labels as .npz")
     given = parser.parse_args()
     if given.what == "cpu":
         cpu()
     elif given.what == "step":
-        step()
+        step(given.batch, given.size, given.channels)
     else:
         with np.load(given.data) as file:
             data = dict(file)

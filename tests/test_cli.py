@@ -172,3 +172,40 @@ def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp
     assert "plurality" in done.stdout
     assert "runoff" in done.stdout
     assert "Proven:" in done.stdout
+
+
+def test_rows_as_parquet():
+    from pyarrow import parquet
+
+    assert run("certify", "scores.npy", "--labels", "y.npy", "--out", "c.parquet").exit_code == 0
+    table = parquet.read_table("c.parquet")
+    certificates = runoff.certify(SCORES)
+    assert table.column_names == ["input", "prediction", "radius", "runner_up", "label"]
+    assert table["radius"].to_pylist() == certificates.radius.tolist()
+    assert table["label"].to_pylist() == LABELS.tolist()
+    assert table.schema.metadata == {b"runoff.election": b"runoff", b"runoff.bound": b"tight"}
+
+
+def test_parquet_without_pyarrow_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    result = run("certify", "scores.npy", "--out", "c.parquet")
+    assert result.exit_code == 1
+    assert "pip install 'runoff[parquet]'" in result.stderr
+    assert not Path("c.parquet").exists()
+
+
+def test_a_guarantee_that_is_not_met_ends_with_3():
+    certificates = runoff.certify(SCORES)
+    share = 100 * float(runoff.certified_accuracy(certificates, LABELS, [2])[0])
+    assert 0 < share < 100
+    met = run("certify", "scores.npy", "--labels", "y.npy", "--require", f"2:{share}", "--require", "0:10", "--json")
+    assert met.exit_code == 0
+    short = run("certify", "scores.npy", "--labels", "y.npy", "--require", "0:10", "--require", f"2:{share + 0.1}")
+    assert short.exit_code == 3
+    assert f"{share:.2f} % of inputs are certified and right at 2 edits, required" in short.stderr
+    assert "edits" in short.stdout  # the result is told all the same
+    alone = 100 * float((certificates.radius >= 2).mean())
+    assert run("certify", "scores.npy", "--require", f"2:{alone}").exit_code == 0
+    assert run("certify", "scores.npy", "--require", "2:101").exit_code == 2
+    assert run("certify", "scores.npy", "--require", "many").exit_code == 2
+    assert run("certify", "scores.npy", "--require", "-1:5").exit_code == 2

@@ -391,6 +391,13 @@ def test_figures_from_a_table(tmp_path):
     assert curves[0].ours[0] == 70.0
 
 
+def test_figures_from_the_table_of_this_project(tmp_path):
+    table = Path(__file__).parent.parent / "docs" / "reproduction.csv"
+    names = _figures.draw_table(table, tmp_path)
+    assert "certified-cifar10-k50" in names
+    assert len(list(tmp_path.iterdir())) == 3 * len(names)
+
+
 def test_plot_draws_what_certified_accuracy_says():
     from matplotlib.figure import Figure
 

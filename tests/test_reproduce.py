@@ -72,9 +72,29 @@ def test_rows_share_runs_and_are_written_beside_the_papers(tiny, tmp_path):
 def test_trials_have_other_seeds_and_a_deviation(tiny, tmp_path):  # noqa: ARG001
     options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path, "--trials", 2)
     lines = json.loads(run("reproduce", "--table", "T3", *options, "--json").stdout)
-    one, other = (Run.open(tmp_path / name) for name in ("cifar10-k4-d1", "cifar10-k4-d1-trial1"))
-    assert (np.asarray(one.ballots()) != np.asarray(other.ballots())).any()
     assert all(line["trials"] == 2 and line["std"] is not None for line in lines)
+    assert [line["networks"] for line in lines] == [8] * 4  # both methods and DPA* share them
+    alone = json.loads(run("reproduce", "--table", "T3", *options[:-2], "--json").stdout)
+    first = alone[1]["ours"]  # the networks of the first seed are those of a run without trials
+    second = 2 * lines[1]["ours"] - first
+    assert lines[1]["std"] == pytest.approx(abs(first - second) / 2**0.5, abs=0.02)
+    assert lines[1]["std"] > 0
+    lines = json.loads(run("reproduce", "--table", "T1", *options, "--json").stdout)
+    one, other = (Run.open(tmp_path / name) for name in ("cifar10-k4-d2", "cifar10-k4-d2-trial1"))
+    assert (one.spread() != other.spread()).any()
+    assert (np.asarray(one.ballots()) != np.asarray(other.ballots())).any()
+    assert lines[0]["networks"] == 16
+
+
+def test_another_d_than_the_papers(tiny, tmp_path):  # noqa: ARG001
+    options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path, "--d", 3)
+    lines = json.loads(run("reproduce", *options, "--json").stdout)
+    assert [(x["method"], x["d"], x["paper_d"]) for x in lines if x["budget"] == 1] == [
+        ("DPA", 1, 1), ("DPA+ROE", 1, 1), ("DPA*", 3, 2), ("FA", 3, 2)
+    ]  # fmt: skip
+    assert Run.open(tmp_path / "cifar10-k4-d3").spread().shape == (12, 3)
+    assert Run.open(tmp_path / "cifar10-k4-d1").seeds() == [1, 3]
+    assert lines[-1]["command"].endswith("--method 'FA' --d 3")
 
 
 def test_all_rows_can_be_listed_and_unknown_ones_are_refused():

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 
 import runoff
 from runoff import cli, datasets, samples
@@ -63,8 +65,23 @@ def test_certify_a_run(done):
         rows = list(csv.DictReader(file))
     assert [int(row["radius"]) for row in rows] == certificates.radius.tolist()
     assert "certificates/runoff-paper-1.csv" in opened.manifest["files"]
+    assert run("certify", done, "--format", "parquet", "--require", "0:100").exit_code == 3  # kept all the same
+    table = parquet.read_table(done / "certificates" / "runoff-tight-1.parquet")
+    assert table["label"].to_pylist() == labels.tolist()
+    assert "certificates/runoff-tight-1.parquet" in Run.open(done).manifest["files"]
     assert run("certify", done, "--labels", done / "labels.npy").exit_code == 2
     assert run("certify", done, "--seeds", 4).exit_code == 2
+
+
+def test_a_run_without_its_members_can_be_certified(done, tmp_path):
+    slim = tmp_path / "slim"
+    shutil.copytree(done, slim, ignore=shutil.ignore_patterns("members"))
+    whole, given = (run("certify", path, "--json") for path in (done, slim))
+    assert given.exit_code == 0, given.output
+    assert json.loads(given.stdout)["certified_accuracy"] == json.loads(whole.stdout)["certified_accuracy"]
+    shutil.copytree(done, tmp_path / "holed")
+    next((tmp_path / "holed" / "members").iterdir()).unlink()
+    assert run("certify", tmp_path / "holed").exit_code == 4
 
 
 def test_the_same_command_again_trains_nothing_and_changes_nothing(done):

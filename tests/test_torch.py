@@ -7,6 +7,7 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -434,6 +435,17 @@ def test_a_gpu_that_is_not_there():
 def test_a_tensor_on_another_device():
     with pytest.raises(DeviceError, match="X must be on cpu or on the host, got a tensor on meta: move it"):
         classifier().fit(torch.zeros(4, 1, 8, 8, device="meta"), [0, 1, 2, 3])
+
+
+def test_frames_and_half_precision_are_the_same_samples():
+    rows, labels = X.reshape(-1, 64)[:200], Y[:200]
+    plain = classifier().fit(rows, labels).scores(rows[:9]).values
+    frame = pd.DataFrame(rows.astype(np.int64))
+    np.testing.assert_array_equal(classifier().fit(frame, pd.Series(labels)).scores(frame[:9]).values, plain)
+    half = torch.tensor(rows).bfloat16()  # exact for numbers up to 256
+    np.testing.assert_array_equal(classifier().fit(half, torch.tensor(labels)).scores(half[:9]).values, plain)
+    with pytest.raises(ValueError, match="X must hold numbers, got dtype object"):
+        classifier().fit(pd.DataFrame({"a": ["x", "y"], "b": [1, 2]}), [0, 1])
 
 
 def test_inputs_of_another_shape():

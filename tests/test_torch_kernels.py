@@ -84,6 +84,7 @@ def test_the_whole_network(training, monkeypatch):
     fused.load_state_dict(plain.state_dict())
     fused = fused.to(memory_format=torch.channels_last).train(training)
     x, y = torch.randn(4, 3, 10, 10, device=DEVICE), torch.tensor([0, 3, 6, 2], device=DEVICE)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(_fused, "usable", lambda _: False)
     expected = plain.train(training)(x.double())
     F.cross_entropy(expected, y).backward()

@@ -9,6 +9,12 @@ class InputError(click.ClickException):
     exit_code = 2
 
 
+class NotMet(click.ClickException):
+    """Less is guaranteed than was required."""
+
+    exit_code = 3
+
+
 class IntegrityFailure(click.ClickException):
     """A file is not what its manifest says."""
 

@@ -13,14 +13,17 @@ from rich.console import Console
 from rich.table import Table
 
 from runoff import _files, paper
-from runoff._cli_runs import load_dataset, told, train_run
+from runoff._cli_runs import load_dataset, told, train_run, work_of
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from runoff.paper import Row
+    from runoff.runs import Run
 
 COLUMNS = (
-    "table", "dataset", "k", "method", "d", "budget", "ours", "std", "paper", "paper_std", "difference", "clean",
-    "trials", "seconds", "device", "command",
+    "table", "dataset", "k", "method", "d", "budget", "ours", "std", "paper", "paper_std", "paper_d", "difference",
+    "clean", "trials", "networks", "seconds", "device", "command",
 )  # fmt: skip
 
 
@@ -29,6 +32,7 @@ COLUMNS = (
 @click.option("--dataset", type=click.Choice(sorted(paper.RECIPES)))
 @click.option("--k", type=click.IntRange(1))
 @click.option("--method", help="DPA, DPA+ROE, FA, FA+ROE, DPA* or DPA*+ROE.")
+@click.option("--d", type=click.IntRange(2), help="For FA and DPA*, instead of the paper's: fewer networks to train.")
 @click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Ensembles of other seeds.")
 @click.option(
     "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs are."
@@ -49,6 +53,7 @@ def reproduce(
     dataset: str | None,
     k: int | None,
     method: str | None,
+    d: int | None,
     trials: int,
     runs: Path,
     out: Path | None,
@@ -71,6 +76,9 @@ def reproduce(
     """
     with told():
         wanted = paper.rows(table, dataset, k, method)
+        if d is not None:  # of rows that differ in d alone, the one that is nearest
+            nearest = {(row.table, row.dataset, row.k, row.method): row.at(d) for row in reversed(wanted)}
+            wanted = list(nearest.values())[::-1]
         if not wanted:
             raise ValueError("no row of the paper matches: see `runoff reproduce --dry-run` for all of them")
         if dry_run:
@@ -79,12 +87,8 @@ def reproduce(
             return
         results: list[dict[str, Any]] = []
         for row in wanted:
-            found = [
-                _trial(
-                    row, t, runs, weights, network, recipe or paper.RECIPES[row.dataset], data_dir, device, in_flight
-                )
-                for t in range(trials)
-            ]
+            chosen = recipe or paper.RECIPES[row.dataset]
+            found = _trials(row, trials, runs, weights, network, chosen, data_dir, device, in_flight)
             results += _compared(row, found)
             if not as_json:
                 _show(row, results[-len(row.percent) :])
@@ -93,9 +97,9 @@ def reproduce(
             click.echo(json.dumps(results))
 
 
-def _trial(
+def _trials(
     row: Row,
-    trial: int,
+    trials: int,
     runs: Path,
     weights: bool,
     network: str,
@@ -103,35 +107,52 @@ def _trial(
     data_dir: Path | None,
     device: str | None,
     in_flight: int | None,
-) -> dict[str, Any]:
-    """One ensemble: trained where it is missing, certified with the paper's bound."""
-    import runoff
+) -> list[dict[str, Any]]:
+    """So many ensembles: trained where they are missing, certified with the paper's bound."""
     from runoff.runs import Run
     from runoff.torch import recipes, running
 
     data = load_dataset(row.dataset, data_dir)
-    settings = running.settings_for(
-        data, data.name, recipes.get(recipe), n_partitions=row.k, spread=row.spread, network=network, hash="pixel-sum",
-        random_state=trial,
-    )  # fmt: skip
-    path = runs / (row.run if not trial else f"{row.run}-trial{trial}")
-    run = Run.create(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
-    train_run(run, data, row.n_seeds, device, in_flight)
-    run = Run.open(path)
-    certificates = runoff.certify(run.ballots(row.n_seeds), election=row.election, spread=run.spread(), bound="paper")
+    shared = row.base == "DPA"  # the networks of other seeds are what DPA* adds to each member
+    found = []
+    for trial in range(trials):
+        settings = running.settings_for(
+            data, data.name, recipes.get(recipe), n_partitions=row.k, spread=row.spread, network=network,
+            hash="pixel-sum", random_state=0 if shared else trial,
+        )  # fmt: skip
+        path = runs / (row.run if shared or not trial else f"{row.run}-trial{trial}")
+        run = Run.create(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
+        n_seeds = trials if shared else row.n_seeds
+        train_run(run, data, n_seeds, device, in_flight)
+        run = Run.open(path)
+        if shared and trials > 1:
+            ballots = running.ballots(work_of(run, data, n_seeds, device, in_flight), len(data.classes), [trial])
+        else:
+            ballots = run.ballots(n_seeds)
+        found.append(_certified(row, run, ballots))
+    return found
+
+
+def _certified(row: Row, run: Run, ballots: NDArray[Any]) -> dict[str, Any]:
+    import runoff
+
+    certificates = runoff.certify(ballots, election=row.election, spread=run.spread(), bound="paper")
     budgets = sorted(row.percent)
     right = 100 * runoff.certified_accuracy(certificates, np.asarray(run.labels()), [0, *budgets])
-    timings = json.loads((path / "timings.json").read_text())
+    timings = json.loads((run.path / "timings.json").read_text())
     return {
         "clean": float(right[0]),
         "right": dict(zip(budgets, right[1:].tolist(), strict=True)),
         "seconds": timings["training"],
+        "networks": len(timings["networks"]),
+        "run": run.path.name,
         "device": run.manifest["device"],
     }
 
 
 def _compared(row: Row, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     several = len(found) > 1
+    runs = list({trial["run"]: trial for trial in found}.values())  # what they share is counted once
     lines = []
     for budget, printed in sorted(row.percent.items()):
         values = [trial["right"][budget] for trial in found]
@@ -149,12 +170,16 @@ def _compared(row: Row, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "std": round(float(np.std(values, ddof=1)), 2) if several else None,
                 "paper": printed,
                 "paper_std": row.std.get(budget),
+                "paper_d": row.printed_d or row.d,
                 "difference": round(ours - printed, 2),
                 "clean": round(float(np.mean([trial["clean"] for trial in found])), 2),
                 "trials": len(found),
-                "seconds": round(sum(trial["seconds"] for trial in found), 1),
+                "networks": sum(ours["networks"] for ours in runs),
+                "seconds": round(sum(ours["seconds"] for ours in runs), 1),
                 "device": found[0]["device"],
-                "command": command + (f" --trials {len(found)}" if several else ""),
+                "command": command
+                + (f" --d {row.d}" if row.printed_d else "")
+                + (f" --trials {len(found)}" if several else ""),
             }
         )
     return lines
@@ -162,6 +187,7 @@ def _compared(row: Row, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _show(row: Row, lines: list[dict[str, Any]]) -> None:
     title = f"{row.table}: {row.dataset}, k = {row.k}, {row.method}" + (f", d = {row.d}" if row.d > 1 else "")
+    title += f" (the paper's: {row.printed_d})" if row.printed_d else ""
     shown = Table(title=f"{title}; clean {lines[0]['clean']:.2f} %", title_justify="left")
     shown.add_column("edits")
     for line in lines:

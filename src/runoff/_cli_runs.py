@@ -184,7 +184,8 @@ def _edits(run: Run) -> list[Any]:
     return edits
 
 
-def _work(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None) -> Work:
+def work_of(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None) -> Work:
+    """Its networks, and which of them are missing."""
     from runoff.torch import running
 
     return running.plan(
@@ -197,7 +198,7 @@ def train_run(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int
     """Train what a run misses."""
     from runoff.torch import running
 
-    work = _work(run, data, n_seeds, device, in_flight)
+    work = work_of(run, data, n_seeds, device, in_flight)
     result = running.train(run, work, data, n_seeds=n_seeds, progress=None)
     for refusal in result["refused"]:
         click.echo(f"Warning: {refusal}; it votes by the shares of its classes.", err=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import time
 from collections.abc import Generator
@@ -18,14 +17,28 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import runoff
-from runoff import _blocks, _cli_data, _cli_report, _cli_reproduce, _cli_runs, _files, elections
-from runoff._cli_errors import InputError, IntegrityFailure
+from runoff import _blocks, _cli_data, _cli_report, _cli_reproduce, _cli_runs, _files, _rows, elections
+from runoff._cli_errors import InputError, IntegrityFailure, NotMet
 from runoff._cli_options import numbers
 from runoff.certificates import BOUNDS
 
 if TYPE_CHECKING:
     from runoff.certificates import Certificates
     from runoff.runs import Run
+
+
+def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
+    """What must be certified, as in 10:45 for 45 % at 10 edits."""
+    found = {}
+    for value in values:
+        edits, _, percent = value.partition(":")
+        try:
+            found[int(edits)] = float(percent)
+        except ValueError:
+            raise click.BadParameter(f"expected EDITS:PERCENT, as in 10:45; got {value!r}.") from None
+        if int(edits) < 0 or not 0 <= float(percent) <= 100:
+            raise click.BadParameter(f"expected edits from 0 and a percentage up to 100, got {value!r}.")
+    return found
 
 
 class Commands(click.Group):
@@ -63,7 +76,23 @@ main.add_command(_cli_report.report)
 @click.option("--election", type=click.Choice(elections.NAMES), default="runoff", show_default=True)
 @click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Numbers of edits to report on, as in 5,10,15.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this CSV file.")
+@click.option(
+    "--require",
+    "demands",
+    metavar="EDITS:PERCENT",
+    multiple=True,
+    callback=_demands,
+    help="End with 3 unless so many inputs are certified (and right, where labels are known).",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["csv", "parquet"]),
+    default="csv",
+    show_default=True,
+    help="Of the rows in a run's folder.",
+)
 @click.option("--seeds", type=click.IntRange(1), help="Of a run: certify with so many networks for each member.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
 def certify(
@@ -73,7 +102,9 @@ def certify(
     election: str,
     bound: str,
     budgets: list[int] | None,
+    demands: dict[int, float],
     out: Path | None,
+    kind: str,
     seeds: int | None,
     as_json: bool,
 ) -> None:
@@ -82,7 +113,7 @@ def certify(
     Scores are logits, probabilities or ballots; only each member's ranking of the classes is read. A run brings its
     labels and its spread along, and gets the rows in its folder certificates/.
 
-    Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10
+    Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10 --require 10:45
     """
     started = time.perf_counter()
     run: Run | None = None
@@ -112,12 +143,14 @@ def certify(
         raise InputError(str(error)) from None
     try:
         if run is not None:
-            name = f"certificates/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.csv"
+            name = f"certificates/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
             (run.path / "certificates").mkdir(exist_ok=True)
-            _write_rows(run.path / name, certificates, y)
+            _rows.write(run.path / name, certificates, y)
             run.record(name)
         if out is not None:
-            _write_rows(out, certificates, y)
+            _rows.write(out, certificates, y)
+    except ImportError as error:
+        raise click.ClickException(str(error)) from None
     except OSError as error:
         where = scores if out is None else out
         raise click.ClickException(f"{where} cannot be written: {error.strerror}; nothing was left there") from None
@@ -126,6 +159,7 @@ def certify(
         click.echo(json.dumps(summary, indent=2))
     else:
         _show(summary)
+    _must_meet(demands, certificates, y)
 
 
 @main.command()
@@ -172,13 +206,14 @@ def _some_budgets(certificates: Certificates) -> list[int]:
     return list(range(0, largest + 1, max(1, -(-largest // 5))))
 
 
-def _write_rows(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -> None:
-    names = ["input", "prediction", "radius", "runner_up"] + ([] if labels is None else ["label"])
-    columns = [np.arange(len(certificates)), certificates.prediction, certificates.radius, certificates.runner_up]
-    with _files.written_whole(path) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows(zip(*columns, *([] if labels is None else [labels]), strict=True))
+def _must_meet(demands: dict[int, float], certificates: Certificates, labels: NDArray[Any] | None) -> None:
+    """Fail if less is certified than was asked for."""
+    good = np.ones(len(certificates), bool) if labels is None else certificates.prediction == labels
+    what = "certified" if labels is None else "certified and right"
+    for budget, percent in sorted(demands.items()):
+        found = 100 * float((good & (certificates.radius >= budget)).mean())
+        if found < percent:
+            raise NotMet(f"{found:.2f} % of inputs are {what} at {budget} edits, required {percent:g} %")
 
 
 def _summary(

@@ -111,7 +111,8 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
                 curves = found.setdefault((_plain_name(line["dataset"]), int(line["k"])), {})
                 method, d = line["method"], int(line["d"])
                 election = "runoff" if method.endswith("+ROE") else "plurality"
-                label = method if d == 1 else f"{method}, d = {d}"
+                printed = int(line.get("paper_d") or d)
+                label = method if d == 1 else f"{method}, d = {d}" + (f" (paper {printed})" if printed != d else "")
                 curve = curves.setdefault((method, d), Curve(label, election, {}))
                 budget = int(line["budget"])
                 curve.ours.setdefault(budget, float(line["ours"]))

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 POOLS = {None: 0, "max": 1, "avg": 2}
-PLACES = 64  # rows that a program of a kernel holds at a time
+NUMBERS = 4096  # that a program of `apply` holds at a time: whole rows
 SETTLE = {"BP": 256, "BC": 8}
-SUM_PLACES, SUM_BLOCKS = 32, 256
+SUM_PLACES, SUM_BLOCKS = 64, 256
 
 
 def usable(x: Tensor) -> bool:
@@ -93,14 +93,16 @@ def norm_act(x: Tensor, norm: torch.nn.BatchNorm2d, pool: str | None, training: 
     return out.permute(0, 3, 1, 2)  # type: ignore[no-any-return]
 
 
-def _grid(n_rows: int, n_channels: int, places: int = PLACES) -> tuple[tuple[int, int], dict[str, int]]:
-    wide = 64 if n_channels % 64 == 0 or n_channels < 64 else 32
+def _wide(n_channels: int) -> int:
+    return 64 if n_channels % 64 == 0 or n_channels < 64 else 32
+
+
+def _grid(n_rows: int, n_channels: int, places: int, wide: int) -> tuple[tuple[int, int], dict[str, int]]:
     return (-(-n_rows // places), -(-n_channels // wide)), {"BP": places, "BC": wide}
 
 
 def _sum_grid(n_channels: int) -> tuple[int, dict[str, int]]:
-    wide = 64 if n_channels % 64 == 0 or n_channels < 64 else 32
-    return -(-n_channels // wide), {"BP": SUM_PLACES, "BC": wide}
+    return -(-n_channels // _wide(n_channels)), {"BP": SUM_PLACES, "BC": _wide(n_channels)}
 
 
 def _blocks(n_rows: int) -> tuple[int, int]:
@@ -114,7 +116,8 @@ def _applied(rows: Tensor, norm: Tensor, pool: int, keep: bool) -> tuple[Tensor,
     kernels = _kernels()
     if pool == 0:
         out = torch.empty_like(rows)
-        grid, block = _grid(n * height * width, channels)
+        wide = min(256, 1 << (channels - 1).bit_length())
+        grid, block = _grid(n * height * width, channels, NUMBERS // wide, wide)
         kernels.apply[grid](rows, norm, out, n * height * width, channels, **block)
         return out, rows, rows
     shape = (n, (height + 1) // 2, (width + 1) // 2, channels)
@@ -122,7 +125,7 @@ def _applied(rows: Tensor, norm: Tensor, pool: int, keep: bool) -> tuple[Tensor,
     noted = keep and pool == 1
     best = rows.new_empty(shape) if noted else rows
     taps = rows.new_empty(shape, dtype=torch.uint8) if noted else rows
-    grid, block = _grid(out.numel() // channels, channels)
+    grid, block = _grid(out.numel() // channels, channels, 32, _wide(channels))
     kernels.apply_pool[grid](
         rows,
         norm,
@@ -179,17 +182,19 @@ class _NormAct(torch.autograd.Function):
         summed, pool = (best, 0) if ctx.pool == 1 else (rows, ctx.pool)
         n_summed = summed.numel() // channels
         each, n_blocks = _blocks(n_summed)
-        grid, block = _grid(n_rows, channels)
         sums = torch.empty(n_blocks, 2, channels, device=rows.device)
         slopes = torch.empty(2, channels, device=rows.device)
         across, sum_block = _sum_grid(channels)
         kernels.back_moments[(n_blocks, across)](
-            grad, taps, summed, norm, sums, n_summed, height, width, channels, each, POOL=pool, **sum_block
+            grad, summed, norm, sums, n_summed, height, width, channels, each, POOL=pool, **sum_block
         )
         kernels.back_settle[(-(-channels // SETTLE["BC"]),)](sums, slopes, n_blocks, channels, **SETTLE)
         out = torch.empty_like(rows)
-        grid, block = _grid(n_rows, channels, 128 if block["BC"] == 64 else 32)
+        wide = _wide(channels)
+        n_out = n_rows if ctx.pool == 0 else grad.numel() // channels  # behind a pool, 2 x 2 places for each window
+        places = 16 if ctx.pool else 128 if wide == 64 else 32
+        grid, block = _grid(n_out, channels, places, wide)
         kernels.back_apply[grid](
-            grad, taps, rows, norm, slopes, out, n_rows, height, width, channels, POOL=ctx.pool, **block
+            grad, taps, rows, norm, slopes, out, n_out, n_rows, height, width, channels, POOL=ctx.pool, **block
         )
         return out, slopes[1], slopes[0], None, None, None, None, None

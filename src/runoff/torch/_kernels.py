@@ -41,7 +41,7 @@ def moments(x, sums, n_rows, n_channels, rows_each, BP: tl.constexpr, BC: tl.con
     inside = c < n_channels
     total = tl.zeros([BP, BC], tl.float32)
     square = tl.zeros([BP, BC], tl.float32)
-    for start in range(0, rows_each, BP):
+    for start in tl.range(0, rows_each, BP, num_stages=3):  # the next rows are loaded meanwhile
         r = block * rows_each + start + tl.arange(0, BP)
         mask = (r < n_rows)[:, None] & inside[None, :]
         v = tl.load(x + r[:, None] * n_channels + c[None, :], mask=mask, other=0.0).to(tl.float32)
@@ -150,9 +150,9 @@ def apply_pool(
 
 @triton.jit
 def _gradient(
-    grad, taps, r, c, n_rows, inside, height, width, n_channels, POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
+    grad, r, c, n_rows, inside, height, width, n_channels, POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
 ):  # fmt: skip
-    """What arrives at each place before ReLU: from the same place (0), the windows it won (1), all its windows (2)."""
+    """What arrives at each place before ReLU: from the same place (0), or from all windows around it (2)."""
     if POOL == 0:
         mask = (r < n_rows)[:, None] & inside[None, :]
         return tl.load(grad + r[:, None] * n_channels + c[None, :], mask=mask, other=0.0).to(tl.float32)
@@ -167,22 +167,14 @@ def _gradient(
         wo = w // 2 + i % 2
         there = (r < n_rows) & (ho < out_height) & (wo < out_width)
         there = there & (h % 2 >= i // 2) & (w % 2 >= i % 2)  # even places lie in one window, odd ones in two
-        mask = there[:, None] & inside[None, :]
         at = ((image * out_height + ho) * out_width + wo)[:, None] * n_channels + c[None, :]
-        part = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
-        if POOL == 1:
-            tap = (h - 2 * ho + 1) * 3 + (w - 2 * wo + 1)
-            won = tl.load(taps + at, mask=mask, other=255).to(tl.int32)
-            part = tl.where(won == tap[:, None], part, 0.0)
-        g += part
-    if POOL == 2:
-        g = g / 9.0
-    return g
+        g += tl.load(grad + at, mask=there[:, None] & inside[None, :], other=0.0).to(tl.float32)
+    return g / 9.0
 
 
 @triton.jit(do_not_specialize=["n_rows", "height", "width", "rows_each"])
 def back_moments(
-    grad, taps, x, norm, sums, n_rows, height, width, n_channels, rows_each,
+    grad, x, norm, sums, n_rows, height, width, n_channels, rows_each,
     POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sums over a block of rows of the gradient behind ReLU, and of it times the normalised x."""
@@ -190,21 +182,21 @@ def back_moments(
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < n_channels
     mean = tl.load(norm + c, mask=inside, other=0.0)[None, :]
-    rstd = tl.load(norm + n_channels + c, mask=inside, other=0.0)[None, :]
+    rstd = tl.load(norm + n_channels + c, mask=inside, other=0.0)
     scale = tl.load(norm + 2 * n_channels + c, mask=inside, other=0.0)[None, :]
     shift = tl.load(norm + 3 * n_channels + c, mask=inside, other=0.0)[None, :]
     total = tl.zeros([BP, BC], tl.float32)
     along = tl.zeros([BP, BC], tl.float32)
-    for start in range(0, rows_each, BP):
+    for start in tl.range(0, rows_each, BP, num_stages=3):
         r = block * rows_each + start + tl.arange(0, BP)
         mask = (r < n_rows)[:, None] & inside[None, :]
         v = tl.load(x + r[:, None] * n_channels + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        g = _gradient(grad, taps, r, c, n_rows, inside, height, width, n_channels, POOL, BP, BC)
+        g = _gradient(grad, r, c, n_rows, inside, height, width, n_channels, POOL, BP, BC)
         g = tl.where(mask & (v * scale + shift > 0.0), g, 0.0)
         total += g
-        along += g * ((v - mean) * rstd)
+        along += g * (v - mean)
     tl.store(sums + block * 2 * n_channels + c, tl.sum(total, 0), mask=inside)
-    tl.store(sums + (block * 2 + 1) * n_channels + c, tl.sum(along, 0), mask=inside)
+    tl.store(sums + (block * 2 + 1) * n_channels + c, tl.sum(along, 0) * rstd, mask=inside)
 
 
 @triton.jit(do_not_specialize=["n_blocks"])
@@ -216,16 +208,43 @@ def back_settle(sums, slopes, n_blocks, n_channels, BP: tl.constexpr, BC: tl.con
     tl.store(slopes + n_channels + c, _total(sums, 1, n_blocks, n_channels, c, inside, BP, BC), mask=inside)
 
 
-@triton.jit(do_not_specialize=["n_rows", "height", "width"])
+@triton.jit
+def _arrived(g, won, tap: tl.constexpr, POOL: tl.constexpr):
+    """What a window gives to its place `tap`."""
+    if POOL == 1:
+        return tl.where(won == tap, g, 0.0)
+    return g
+
+
+@triton.jit
+def _back(x, at, there, g, mean, rstd, scale, shift, part, along, out):
+    """Through ReLU and the norm, at the places `at`."""
+    v = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+    g = tl.where(v * scale + shift > 0.0, g, 0.0)
+    tl.store(out + at, (scale * (g - part - (v - mean) * rstd * along)).to(out.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def _window(grad, taps, image, ho, wo, out_height, out_width, valid, c, inside, n_channels, POOL: tl.constexpr):
+    """A window's gradient and, for the largest, which of its places won."""
+    there = (valid & (ho < out_height) & (wo < out_width))[:, None] & inside[None, :]
+    at = ((image * out_height + ho) * out_width + wo)[:, None] * n_channels + c[None, :]
+    g = tl.load(grad + at, mask=there, other=0.0).to(tl.float32)
+    won = g
+    if POOL == 1:
+        won = tl.load(taps + at, mask=there, other=255).to(tl.int32)
+    return g, won
+
+
+@triton.jit(do_not_specialize=["n_out", "n_rows", "height", "width"])
 def back_apply(
-    grad, taps, x, norm, slopes, out, n_rows, height, width, n_channels,
+    grad, taps, x, norm, slopes, out, n_out, n_rows, height, width, n_channels,
     POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of x."""
+    """The gradient of x; behind a pool for 2 x 2 places at a time, which share four windows."""
     r = tl.program_id(0) * BP + tl.arange(0, BP)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < n_channels
-    mask = (r < n_rows)[:, None] & inside[None, :]
     mean = tl.load(norm + c, mask=inside, other=0.0)[None, :]
     rstd = tl.load(norm + n_channels + c, mask=inside, other=0.0)[None, :]
     scale = tl.load(norm + 2 * n_channels + c, mask=inside, other=0.0)[None, :]
@@ -233,8 +252,33 @@ def back_apply(
     n = n_rows.to(tl.float32)
     part = tl.load(slopes + c, mask=inside, other=0.0)[None, :] / n
     along = tl.load(slopes + n_channels + c, mask=inside, other=0.0)[None, :] / n
-    at = r[:, None] * n_channels + c[None, :]
-    v = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
-    g = _gradient(grad, taps, r, c, n_rows, inside, height, width, n_channels, POOL, BP, BC)
-    g = tl.where(mask & (v * scale + shift > 0.0), g, 0.0)
-    tl.store(out + at, (scale * (g - part - (v - mean) * rstd * along)).to(out.dtype.element_ty), mask=mask)
+    valid = r < n_out
+    if POOL == 0:
+        there = valid[:, None] & inside[None, :]
+        at = r[:, None] * n_channels + c[None, :]
+        g = tl.load(grad + at, mask=there, other=0.0).to(tl.float32)
+        _back(x, at, there, g, mean, rstd, scale, shift, part, along, out)
+    else:
+        out_width = (width + 1) // 2
+        out_height = (height + 1) // 2
+        j = r % out_width
+        i = (r // out_width) % out_height
+        image = r // (out_width * out_height)
+        share = 1.0 if POOL == 1 else 9.0
+        g00, won00 = _window(grad, taps, image, i, j, out_height, out_width, valid, c, inside, n_channels, POOL)
+        g01, won01 = _window(grad, taps, image, i, j + 1, out_height, out_width, valid, c, inside, n_channels, POOL)
+        g10, won10 = _window(grad, taps, image, i + 1, j, out_height, out_width, valid, c, inside, n_channels, POOL)
+        g11, won11 = _window(grad, taps, image, i + 1, j + 1, out_height, out_width, valid, c, inside, n_channels, POOL)
+        at = ((image * height + 2 * i) * width + 2 * j)[:, None] * n_channels + c[None, :]
+        there = valid[:, None] & inside[None, :]
+        right = there & (2 * j + 1 < width)[:, None]
+        below = there & (2 * i + 1 < height)[:, None]
+        g = _arrived(g00, won00, 4, POOL) / share
+        _back(x, at, there, g, mean, rstd, scale, shift, part, along, out)
+        g = (_arrived(g00, won00, 5, POOL) + _arrived(g01, won01, 3, POOL)) / share
+        _back(x, at + n_channels, right, g, mean, rstd, scale, shift, part, along, out)
+        g = (_arrived(g00, won00, 7, POOL) + _arrived(g10, won10, 1, POOL)) / share
+        _back(x, at + width * n_channels, below, g, mean, rstd, scale, shift, part, along, out)
+        g = (_arrived(g00, won00, 8, POOL) + _arrived(g01, won01, 6, POOL)) + _arrived(g10, won10, 2, POOL)
+        g = (g + _arrived(g11, won11, 0, POOL)) / share
+        _back(x, at + (width + 1) * n_channels, right & below, g, mean, rstd, scale, shift, part, along, out)

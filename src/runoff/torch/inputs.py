@@ -19,7 +19,8 @@ def images(X: Any, device: torch.device) -> NDArray[Any]:
     if isinstance(X, torch.Tensor):
         if X.device.type != "cpu" and X.device != device:
             raise DeviceError(f"X must be on {device} or on the host, got a tensor on {X.device}: move it")
-        array = X.detach().cpu().numpy()
+        host = X.detach().cpu()
+        array = (host.float() if host.dtype == torch.bfloat16 else host).numpy()  # numpy has no such type
         array = array.transpose(0, 2, 3, 1) if array.ndim == 4 else array
     else:
         array = _stacked(X)
@@ -47,7 +48,9 @@ def images(X: Any, device: torch.device) -> NDArray[Any]:
 
 def _stacked(X: Any) -> NDArray[Any]:
     """A list of images, if they are of one size."""
-    if isinstance(X, np.ndarray) and X.dtype.kind != "O":
+    if hasattr(X, "iloc"):  # a frame: as it is, its columns would be taken for samples
+        X = X.to_numpy()
+    if isinstance(X, np.ndarray) and (X.dtype.kind != "O" or X.ndim > 1):
         return X
     shapes = [np.shape(x) for x in X]
     odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
