@@ -165,7 +165,12 @@ def _certified(ax: Axes, curves: Sequence[Curve]) -> None:
         _line(ax, j, curve, curve.ours, curve.marks)
         _crosses(ax, j, curve.paper)
     last = max((budget for curve in curves for budget, value in curve.ours.items() if value > 0), default=1)
-    ax.set(xlabel="edits of the training data", ylabel="certified fraction (%)", ylim=(0, None), xlim=(0, last + 1))
+    ax.set(
+        xlabel="edits of the training data",
+        ylabel="certified fraction (%)",
+        ylim=(0, None),
+        xlim=(0, last + max(1.0, 0.03 * last)),
+    )
     _legend(ax, any(curve.paper for curve in curves))
 
 
@@ -192,7 +197,7 @@ def _legend(ax: Axes, printed: bool) -> None:
         ax.plot([], [], "x", color="#444444", markersize=5, label="printed in the paper")
     from matplotlib.ticker import MaxNLocator
 
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     handles, labels = ax.get_legend_handles_labels()
     if len(handles) <= FEW + 1:
         ax.legend(handlelength=2.6)
