@@ -4,16 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint types bench tightness mutants dist clean help
+.PHONY: demo test test-browser test-slow lint types bench tightness mutants dist clean help
 
 help:
-	@echo "make demo       certify an ensemble on the digits dataset"
-	@echo "make test       lint, types and tests"
-	@echo "make test-slow  the exhaustive adversary on thousands more cases"
-	@echo "make bench      speed and memory, as ratios measured in one run"
-	@echo "make tightness  how often and by how much the tight bound exceeds the paper's"
-	@echo "make mutants    break the kernels one line at a time: do the tests notice?"
-	@echo "make dist       build the wheel and try it in an empty environment"
+	@echo "make demo          certify an ensemble on the digits dataset, and write a report on it"
+	@echo "make test          lint, types and tests"
+	@echo "make test-browser  the report in Chromium, on desktop and phone screens"
+	@echo "make test-slow     the exhaustive adversary on thousands more cases"
+	@echo "make bench         speed and memory, as ratios measured in one run"
+	@echo "make tightness     how often and by how much the tight bound exceeds the paper's"
+	@echo "make mutants       break the kernels one line at a time: do the tests notice?"
+	@echo "make dist          build the wheel and try it in an empty environment"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +35,11 @@ types: $(READY)
 test: lint types
 	$(BIN)/pytest -n 2 --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 --cov --cov-append tests/test_cover.py tests/test_adversary.py tests/test_reference.py
+
+test-browser: $(READY)
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+		{ echo "test-browser needs Chromium: install it with apt-get install chromium" >&2; exit 1; }
+	$(BIN)/pytest -n 2 --override-ini addopts= tests/browser
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow -n 2

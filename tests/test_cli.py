@@ -158,11 +158,17 @@ def test_the_error_comes_last_in_a_process_of_its_own():
 def test_help_and_version():
     assert "Example: runoff certify scores.npy" in run("certify", "--help").stdout
     assert runoff.__version__ in run("--version").stdout
-    assert set(cli.main.commands) == {"certify", "data", "demo", "reproduce", "train", "update"}
+    for name in ("", *cli.main.commands):
+        assert "Example: runoff" in run(*name.split(), "--help").stdout
+    assert set(cli.main.commands) == {"certify", "data", "demo", "report", "reproduce", "train", "update"}
 
 
-def test_the_demo_prints_certified_accuracy_by_budget():
-    done = subprocess.run([sys.executable, "-m", "runoff", "demo"], capture_output=True, text=True, check=True)
+def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp_path):
+    out = tmp_path / "report.html"
+    command = [sys.executable, "-m", "runoff", "demo", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"The report is in {out}: open it in a browser."
+    assert out.read_text().startswith("<!doctype html>")
     assert "plurality" in done.stdout
     assert "runoff" in done.stdout
     assert "Proven:" in done.stdout

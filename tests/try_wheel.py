@@ -28,6 +28,7 @@ def main():
         subprocess.run(command, check=True, cwd=folder)
         subprocess.run([python, "-c", CHECK], check=True, cwd=folder)
         subprocess.run([str(Path(folder, "bin", "runoff")), "demo"], check=True, cwd=folder)
+        assert "</html>" in Path(folder, "runoff-demo.html").read_text()
     print(f"{wheel.name} installs and runs in an empty environment")
 
 

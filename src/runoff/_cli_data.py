@@ -42,7 +42,10 @@ def _exit_code(error: Exception) -> int:
 
 @click.group()
 def data() -> None:
-    """Datasets: which there are, whether they are right, and how to get them."""
+    """Datasets: which there are, whether they are right, and how to get them.
+
+    Example: runoff data list
+    """
 
 
 @data.command("list")

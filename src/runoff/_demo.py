@@ -1,5 +1,6 @@
 """The demonstration: certified predictions on the digits dataset that scikit-learn carries."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,13 @@ def fitted(data: Arrays, n_partitions: int, spread: int) -> "runoff.RunoffClassi
     return runoff.RunoffClassifier(members, n_partitions=n_partitions, spread=spread, classes=range(10)).fit(*data[:2])
 
 
-def main(console: Console | None = None) -> None:
-    """Certify four ensembles and show what an attacker cannot do."""
+def main(out: Path, console: Console | None = None) -> None:
+    """Certify four ensembles, show what an attacker cannot do, and write a report on them."""
+    from runoff import report
+
     console = console or Console()
     data = digits()
+    sources = []
     n_partitions, d, budgets = 20, 4, [0, 2, 4, 6, 8]
     console.print(
         f"{len(data[1]):,} training images of digits are hashed into buckets; each member learns from its own buckets "
@@ -49,7 +53,9 @@ def main(console: Console | None = None) -> None:
     for budget in budgets:
         table.add_column(str(budget), justify="right")
     for copies in (1, d):
-        scores = fitted(data, n_partitions, copies).scores(data[2])
+        classifier = fitted(data, n_partitions, copies)
+        scores = classifier.scores(data[2])
+        sources.append(_source(classifier, data))
         for election in ("plurality", "runoff"):
             certificates = runoff.certify(scores, election=election)
             accuracy = runoff.certified_accuracy(certificates, data[3], budgets)
@@ -57,3 +63,21 @@ def main(console: Console | None = None) -> None:
             table.add_row(kind, election, *(f"{100 * a:.1f} %" for a in accuracy))
     console.print(table)
     console.print(f"Test image 7: {certificates.explain(7)}", highlight=False)
+    report.write(out, report.collect(sources, budgets=budgets))
+    console.print(f"\nThe report is in {out}: open it in a browser.", highlight=False, soft_wrap=True)
+
+
+def _source(classifier: "runoff.RunoffClassifier", data: Arrays) -> Any:
+    """What the report needs."""
+    from runoff.report import Source
+
+    k, d = classifier.n_partitions, classifier.spread
+    return Source.from_classifier(
+        classifier,
+        *data[2:],
+        name=f"{k * d} members, {d} a bucket" if d > 1 else f"{k} members",
+        dataset="digits",
+        picture_shape=(8, 8),
+        made=("runoff demo",),
+        checked=("runoff demo --out again.html", "cmp runoff-demo.html again.html"),
+    )

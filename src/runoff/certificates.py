@@ -16,6 +16,7 @@ from runoff.spreads import Spread
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from runoff.attacks import Attack
     from runoff.elections._base import Election
@@ -223,6 +224,20 @@ class Certificates:
             raise ImportError("to_frame needs pandas. Install it with: pip install pandas") from None
         return pd.DataFrame({"prediction": self.prediction, "radius": self.radius, "runner_up": self.runner_up})
 
+    def plot(self, y_true: ArrayLike | None = None, ax: Axes | None = None, **line: Any) -> Axes:
+        """Draw the certified fraction by number of edits on a matplotlib axis, with `y_true` the certified accuracy.
+
+        `line` goes to matplotlib's plot, such as label= or color=. Needs matplotlib: pip install runoff[report].
+        """
+        from runoff.report._curves import draw
+
+        return draw(self, y_true, ax, line)
+
+    def _repr_html_(self) -> str:
+        from runoff.report._notebook import shown
+
+        return shown(self)
+
     def attack(self, i: int, scores: ArrayLike | None = None) -> Attack | None:
         """The smallest attack found on input i: buckets and members to take over, and their new ballots.
 
@@ -243,8 +258,12 @@ class Certificates:
     def explain(self, i: int, scores: ArrayLike | None = None) -> str:
         """One paragraph on input i: the votes, what is proven, and the cheapest way found to break it."""
         ballots = self._ballots(i, scores)
-        radius, attack = int(self.radius[i]), self.attack(i, ballots)
-        unit = "member" if self.spread is None else "bucket"
+        return self._told(i, ballots, self.attack(i, ballots))
+
+    def _told(self, i: int, ballots: Ballots, attack: Attack | None) -> str:
+        radius = int(self.radius[i])
+        alone = self.spread is None or self.spread.one_to_one is not None
+        unit = "member" if alone else "bucket"
         edits = "single edit" if radius == 1 else f"{radius} edits"
         story = f"{self.election.hold(ballots).story.told(self._names())} "
         story += f"Proven: no {edits} of the training data can change this. " if radius else ONE_EDIT
@@ -252,7 +271,7 @@ class Certificates:
             return f"{story}No attack of any size can: the members that a bucket reaches are too few."
         size = f"{len(attack)} {unit}{'s' if len(attack) > 1 else ''}"
         verb = "reaches" if len(attack) == 1 else "reach"
-        reached = "" if self.spread is None else f", which {verb} {len(attack.members)} members"
+        reached = "" if alone else f", which {verb} {len(attack.members)} members"
         exact = (
             "so the radius is exact"
             if len(attack) == radius + 1

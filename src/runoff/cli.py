@@ -17,23 +17,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import runoff
-from runoff import _blocks, _cli_data, _cli_reproduce, _cli_runs, _files, _rows, elections
+from runoff import _blocks, _cli_data, _cli_report, _cli_reproduce, _cli_runs, _files, _rows, elections
 from runoff._cli_errors import InputError, IntegrityFailure, NotMet
+from runoff._cli_options import numbers
 from runoff.certificates import BOUNDS
 
 if TYPE_CHECKING:
     from runoff.certificates import Certificates
     from runoff.runs import Run
-
-
-def _numbers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[int] | None:
-    """Numbers of edits, as in 5,10,15."""
-    if value is None:
-        return None
-    parts = [part.strip() for part in value.split(",")]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise click.BadParameter(f"expected numbers of edits, none negative, as in 5,10,15; got {value!r}.")
-    return [int(part) for part in parts]
 
 
 def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
@@ -65,13 +56,17 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(runoff.__version__)
 def main() -> None:
-    """Certified predictions from training data that cannot be fully trusted."""
+    """Certified predictions from training data that cannot be fully trusted.
+
+    Example: runoff demo
+    """
 
 
 main.add_command(_cli_data.data)
 main.add_command(_cli_runs.train)
 main.add_command(_cli_runs.update)
 main.add_command(_cli_reproduce.reproduce)
+main.add_command(_cli_report.report)
 
 
 @main.command()
@@ -80,7 +75,7 @@ main.add_command(_cli_reproduce.reproduce)
 @click.option("--spread", type=click.Path(path_type=Path), help="Members of each bucket (n_buckets, d).")
 @click.option("--election", type=click.Choice(elections.NAMES), default="runoff", show_default=True)
 @click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
-@click.option("--budgets", metavar="N,N,...", callback=_numbers, help="Numbers of edits to report on, as in 5,10,15.")
+@click.option("--budgets", metavar="N,N,...", callback=numbers, help="Numbers of edits to report on, as in 5,10,15.")
 @click.option(
     "--require",
     "demands",
@@ -168,11 +163,18 @@ def certify(
 
 
 @main.command()
-def demo() -> None:
-    """Train members on parts of the digits dataset and certify them, in a few seconds."""
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runoff-demo.html"), show_default=True, help="The report."
+)
+def demo(out: Path) -> None:
+    """Train members on parts of the digits dataset, certify them and write a report, in less than a minute.
+
+    Example: runoff demo --out digits.html
+    """
     from runoff import _demo
 
-    _demo.main()
+    with _cli_runs.told(), _cli_report.writing(out):
+        _demo.main(out)
 
 
 def _opened(path: Path) -> Run:

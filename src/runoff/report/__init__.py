@@ -1,0 +1,7 @@
+"""Reports: what an ensemble certifies, as one page that opens offline, and as figures for a paper."""
+
+from runoff.report._collect import collect
+from runoff.report._html import page, write
+from runoff.report._source import Source
+
+__all__ = ["Source", "collect", "page", "write"]

@@ -1,0 +1,180 @@
+"""From sources to plain data: every number of a report, before anything is drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+import runoff
+from runoff import paper
+from runoff.certificates import Certificates
+from runoff.report import _explorer, _words
+from runoff.report._html import embedded
+from runoff.report._source import Source
+
+ELECTIONS = ("plurality", "runoff")
+SAMPLE = 150  # inputs whose elections are shown in full
+SAMPLE_BYTES = 2_100_000  # for the elections of all samples: with the scripts, a page stays below 3 MB
+
+
+def collect(
+    sources: Sequence[Source],
+    *,
+    elections: Sequence[str] = ELECTIONS,
+    bound: str = "tight",
+    budgets: Sequence[int] | None = None,
+    sample: int = SAMPLE,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """All that a report shows, as plain data that JSON can hold.
+
+    Counts are of inputs that are predicted right and whose radius is at least the budget: divided by the number of
+    inputs they are what `certified_accuracy` gives. `tell` hears what takes a while.
+    """
+    if not sources:
+        raise ValueError("a report needs at least one run")
+    numbered = list(enumerate(sources))
+    found = [(s, election, source.certificates(election, bound)) for s, source in numbered for election in elections]
+    chosen = sorted(set(_budgets(sources, found) if budgets is None else budgets))
+    methods = [_method(s, sources[s], certificates, chosen) for s, _, certificates in found]
+    _label(methods, sources)
+    data: dict[str, Any] = {
+        "version": runoff.__version__,
+        "title": " and ".join(dict.fromkeys(source.dataset or source.name for source in sources)),
+        "budgets": chosen,
+        "methods": methods,
+        "sources": [_about(source) for source in sources],
+    }
+    for s, source in numbered:
+        about = data["sources"][s]
+        own = [(m, certificates) for m, (of, _, certificates) in enumerate(found) if of == s]
+        tell(f"{source.name}: looking for the cheapest attack on each of {min(sample, len(source.labels))} inputs ...")
+        about["sample"] = _sampled(source, own, sample, SAMPLE_BYTES // len(sources))
+        about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in own], chosen)
+        about["headline"] = next((m for m, c in own if c.election.name == "runoff"), own[-1][0])
+        about["middle"] = _words.middle_of(methods[about["headline"]], chosen)
+        about["paper"] = _words.paper_note(source, [methods[m] for m, _ in own])
+    return data
+
+
+def method_name(d: int, n_seeds: int, election: str) -> str:
+    """As in the paper: DPA, DPA*, FA, each with +ROE for run-off."""
+    base = "FA" if d > 1 else "DPA*" if n_seeds > 1 else "DPA"
+    if d > 1 and n_seeds > 1:
+        base = f"FA x{n_seeds}"
+    return base + {"plurality": "", "runoff": "+ROE"}.get(election, f"+{election}")
+
+
+def _method(s: int, source: Source, certificates: Certificates, budgets: Sequence[int]) -> dict[str, Any]:
+    election = certificates.election.name
+    right = _explorer.indices(source, certificates.prediction) == source.labels
+    radius = certificates.radius
+    largest = int(radius.max())
+    by_radius = [np.bincount(radius[which], minlength=largest + 2) for which in (right, ~right)]
+    per_class = [
+        [int((right & (source.labels == c) & (radius >= budget)).sum()) for budget in budgets]
+        for c in range(len(source.classes))
+    ]
+    name = method_name(source.d, source.n_seeds, election)
+    return {
+        "source": s,
+        "name": name,
+        "election": election,
+        "bound": certificates.bound,
+        "told": _words.method(source, election),
+        "curve": _from_above(by_radius[0]),
+        "certified": _from_above(by_radius[0] + by_radius[1]),
+        "radii": {"right": by_radius[0].tolist(), "wrong": by_radius[1].tolist()},
+        "median": float(np.median(radius)),
+        "per_class": per_class,
+        "paper": _printed(source, name),
+    }
+
+
+def _from_above(counts: Any) -> list[int]:
+    """How many have at least each radius."""
+    return [int(n) for n in counts[::-1].cumsum()[::-1]]
+
+
+def _printed(source: Source, name: str) -> list[dict[str, Any]]:
+    """The paper's numbers for this setting. Where several tables have it, those of one ensemble, not of a mean."""
+    rows = [
+        row
+        for row in paper.rows(dataset=source.dataset, k=source.n_partitions, method=name)
+        if (row.spread, row.n_seeds) == (source.d, source.n_seeds)
+    ]
+    rows.sort(key=lambda row: (bool(row.std), row.table))
+    if not rows:
+        return []
+    return [{"budget": b, "percent": p, "table": rows[0].table} for b, p in sorted(rows[0].percent.items())]
+
+
+def _budgets(sources: Sequence[Source], found: Sequence[tuple[int, str, Certificates]]) -> list[int]:
+    """The paper's where the setting is one of its; else about six, up to the radius that 5 % reach."""
+    for s, election, _ in found:
+        if printed := _printed(sources[s], method_name(sources[s].d, sources[s].n_seeds, election)):
+            return [0, *(mark["budget"] for mark in printed)]
+    largest = max(1, *(int(np.percentile(certificates.radius, 95)) for _, _, certificates in found))
+    return list(range(0, largest + 1, max(1, -(-largest // 6))))
+
+
+def _label(methods: list[dict[str, Any]], sources: Sequence[Source]) -> None:
+    """Names that tell methods apart; a method that two runs have also gets the run's name."""
+    often = Counter(method["name"] for method in methods)
+    for method in methods:
+        twice = often[method["name"]] > 1
+        method["label"] = f"{method['name']}, {sources[method['source']].name}" if twice else method["name"]
+    again = Counter(method["label"] for method in methods)
+    for m, method in enumerate(methods):
+        if again[method["label"]] > 1:
+            method["label"] += f" ({m + 1})"
+
+
+def _about(source: Source) -> dict[str, Any]:
+    n_inputs, n_members, n_classes = source.ballots.shape
+    return {
+        "name": source.name,
+        "dataset": source.dataset,
+        "n_inputs": n_inputs,
+        "n_members": n_members,
+        "n_classes": n_classes,
+        "n_buckets": len(source.spread),
+        "n_partitions": source.n_partitions,
+        "d": source.d,
+        "n_seeds": source.n_seeds,
+        "n_train": source.n_train,
+        "classes": [*source.classes, *["(a new label)", "(another new label)"][: source.n_new]],
+        "class_sizes": np.bincount(source.labels, minlength=n_classes).tolist(),
+        "members": {
+            "accuracy": [round(float(a), 6) for a in source.member_accuracy()],
+            "sizes": None if source.member_sizes is None else source.member_sizes.tolist(),
+            "seconds": None if source.member_seconds is None else list(source.member_seconds),
+        },
+        "facts": [list(fact) for fact in source.facts],
+        "made": list(source.made),
+        "checked": list(source.checked),
+        "notes": list(source.notes),
+    }
+
+
+def _sampled(source: Source, methods: Sequence[tuple[int, Certificates]], size: int, most_bytes: int) -> dict[str, Any]:
+    """The elections of a sample, smaller where they would take too much room."""
+    certificates = next((c for _, c in methods if c.election.name == "runoff"), methods[-1][1])
+    known: dict[int, dict[str, Any]] = {}
+    while True:
+        chosen = [int(i) for i in _explorer.sample(source, certificates, size)]
+        first = chosen[: max(1, len(chosen) // 8)]
+        wanted = [i for i in (chosen if known else first) if i not in known]  # a few first, to see how large they are
+        with ThreadPoolExecutor() as pool:
+            held = pool.map(lambda i: _explorer.elections(source, i, methods), wanted)
+            known.update(zip(wanted, held, strict=True))
+        inputs = [known[i] for i in chosen if i in known]
+        each = len(embedded(inputs)) / len(inputs)
+        if each * len(chosen) > most_bytes and len(chosen) > 1:
+            size = max(1, min(len(chosen) - 1, int(most_bytes / each * 0.98)))
+        elif len(inputs) == len(chosen):
+            return {"how": _words.sampled(len(chosen), len(source.labels)), "inputs": inputs}

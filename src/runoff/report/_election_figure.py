@@ -1,0 +1,97 @@
+"""Figure 1 of the paper, from a real input: two rounds, and what each election proves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from runoff.ballots import points
+from runoff.elections import get
+from runoff.elections._votes import count_votes, ranks_above, top_two
+from runoff.report._explorer import indices
+from runoff.report._matplotlib import COLUMN, library
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from runoff.certificates import Certificates
+    from runoff.report._source import Source
+
+WINNER, RIVAL, OTHER = "#0072B2", "#E69F00", "#BBBBBB"
+HATCH = {RIVAL: "////"}
+CLASSES = 6  # shown in round one, at most
+
+
+def telling(source: Source, plurality: Certificates, runoff: Certificates) -> int:
+    """The input that shows best what the second round is for: right, the most gained, then the lowest radius."""
+    right = indices(source, runoff.prediction) == source.labels
+    same = plurality.prediction == runoff.prediction
+    gained = np.where(right & same, runoff.radius - plurality.radius, -1)
+    return int(np.lexsort((plurality.radius, -gained))[0])
+
+
+def draw(source: Source, i: int | None = None) -> Figure:
+    """Round one, round two, and how many edits each election withstands."""
+    plurality, runoff = source.certificates("plurality", "tight"), source.certificates("runoff", "tight")
+    if i is None:
+        i = telling(source, plurality, runoff)
+    elif i >= len(source.labels):
+        raise ValueError(f"--input must be below {len(source.labels)}, the number of inputs, got {i}")
+    ballots = points(np.asarray(source.ballots[i])[None])[0]
+    votes = count_votes(ballots)
+    winner = get("runoff").hold(ballots).prediction
+    a, b = top_two(votes)
+    other = b if winner == a else a
+    wins = int(ranks_above(ballots, winner, other).sum())
+    figure: Figure = library().Figure(figsize=(COLUMN, 2.1), layout="constrained")
+    if source.pictures is None:
+        first, second = figure.subplots(1, 2, width_ratios=(1.3, 1))
+    else:
+        picture, first, second = figure.subplots(1, 3, width_ratios=(0.75, 1.3, 1))
+        picture.imshow(source.pictures[i], cmap="gray", vmin=0, vmax=255)
+        picture.set_axis_off()
+        picture.set_anchor("N")
+    order = [int(c) for c in np.argsort(-votes, kind="stable")[:CLASSES] if votes[c] or c in (a, b)]
+    colors = [WINNER if c == winner else RIVAL if c == other else OTHER for c in order]
+    _bars(first, [_short(source.classes[c]) for c in order], [int(votes[c]) for c in order], colors)
+    first.set_title("round 1")
+    _bars(second, [_short(source.classes[c]) for c in (winner, other)], [wins, len(ballots) - wins], [WINNER, RIVAL])
+    second.set_title("round 2")
+    second.set_ylim(first.get_ylim())  # bars of one size
+    figure.suptitle(_told(source, i, plurality, runoff), fontsize=7.5, x=0.02, ha="left")
+    return figure
+
+
+def _told(source: Source, i: int, plurality: Certificates, runoff: Certificates) -> str:
+    name, n_members = "FA" if source.d > 1 else "DPA", source.ballots.shape[1]
+    lines = [f"input {i}, of class {_short(source.classes[source.labels[i]], 24)}; {n_members} members"]
+    for title, found in ((name, plurality), (f"{name}+ROE", runoff)):
+        attack, radius = found.attack(i), int(found.radius[i])
+        turned = "nothing can change it" if attack is None else f"an attack of {len(attack)} does"
+        edits = "1 edit" if radius == 1 else f"{radius} edits"
+        label = _short(str(found.prediction[i]), 16)
+        lines.append(
+            f"{title}: {label}; {edits} cannot change it, {turned}" if attack else f"{title}: {label}; {turned}"
+        )
+    return "\n".join(lines)
+
+
+def _bars(ax: Axes, names: list[str], values: list[int], colors: list[str]) -> None:
+    at = np.arange(len(names))
+    bars = ax.barh(at, values, color=colors, height=0.7)
+    for bar, color in zip(bars, colors, strict=True):
+        bar.set_hatch(HATCH.get(color, ""))
+        bar.set_edgecolor("white")
+    ax.bar_label(bars, padding=2, fontsize=7)
+    ax.set_yticks(at, names)
+    ax.invert_yaxis()
+    ax.grid(visible=False)
+    ax.set_xlim(0, max(1, *values) * 1.18)
+    ax.spines["bottom"].set_visible(False)
+    ax.set_xticks([])
+
+
+def _short(text: str, most: int = 13) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,60 @@
+"""The page: one HTML file with its data, styles and scripts inside, that asks nothing of the network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from runoff._files import written_whole
+
+SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js", "charts.js", "explorer.js", "page.js")
+ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # what could end a script element
+
+
+def write(path: str | Path, data: dict[str, Any]) -> None:
+    """Write the page, whole or not at all."""
+    with written_whole(path) as file:
+        file.write(page(data))
+
+
+def page(data: dict[str, Any]) -> str:
+    """The page of collected data."""
+    scripts = [asset(name) for name in SCRIPTS]
+    allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    policy = (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    parts = {
+        "policy": policy,
+        "title": html.escape(f"{data['title']}: certified predictions".encode(errors="replace").decode()),
+        "version": html.escape(data["version"]),
+        "style": asset("page.css"),
+        "data": embedded(data),
+        "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
+    }
+    pieces = asset("page.html").split("{{")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, rest = piece.split("}}", 1)
+        filled += [parts[name], rest]
+    return "".join(filled)
+
+
+def embedded(data: Any) -> str:
+    """JSON that can stand inside a script element whatever the data holds: in ASCII, without angle brackets."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
+
+
+def asset(name: str) -> str:
+    """A file that comes with the package."""
+    return resources.files("runoff.report").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

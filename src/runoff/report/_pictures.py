@@ -1,0 +1,86 @@
+"""What an input looks like: a small picture, its features, or its text."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from runoff.report._source import Source
+
+SIDE = 32  # pixels, at most
+FEATURES = 24  # shown of an input, at most
+LETTERS = 600
+
+
+def shown(source: Source, i: int) -> dict[str, Any]:
+    """One of `picture` (a data URI), `features` (pairs) and `text`, or nothing."""
+    if source.pictures is not None:
+        return {"picture": data_uri(source.pictures[i])}
+    data = source.features
+    if data is None:
+        return {}
+    if hasattr(data, "iloc"):
+        row = data.iloc[i]
+        names, values = [str(name) for name in data.columns], row.tolist()
+    else:
+        row = data[i]
+        if isinstance(row, str):
+            return {"text": row if len(row) <= LETTERS else f"{row[: LETTERS - 3]}..."}
+        if hasattr(row, "toarray"):  # a row of a sparse matrix
+            row = row.toarray()
+        values = np.asarray(row).reshape(-1).tolist()
+        names = [f"feature {j}" for j in range(len(values))]
+    pairs = [[name, _number(value)] for name, value in zip(names, values, strict=True)]
+    left = len(pairs) - FEATURES
+    return {"features": pairs[:FEATURES] + ([["more", f"{left} not shown"]] if left > 0 else [])}
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def data_uri(image: NDArray[np.uint8]) -> str:
+    """A PNG file as a data URI, of at most 32 pixels a side."""
+    return f"data:image/png;base64,{base64.b64encode(png(_small(image))).decode()}"
+
+
+def _small(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Means of blocks of pixels, until it fits."""
+    step = -(-max(image.shape[:2]) // SIDE)
+    if step == 1:
+        return image
+    rows, columns = np.arange(0, image.shape[0], step), np.arange(0, image.shape[1], step)
+    sums = np.add.reduceat(np.add.reduceat(image.astype(np.int64), rows, axis=0), columns, axis=1)
+    heights, widths = np.diff([*rows, image.shape[0]]), np.diff([*columns, image.shape[1]])
+    counts = np.multiply.outer(heights, widths).reshape(len(rows), len(columns), *[1] * (image.ndim - 2))
+    return (sums // counts).astype(np.uint8)
+
+
+def png(image: NDArray[np.uint8]) -> bytes:
+    """An image (h, w), (h, w, 1), (h, w, 3) or (h, w, 4) as a PNG file."""
+    pixels = image[..., None] if image.ndim == 2 else image
+    height, width, channels = pixels.shape
+    if channels not in (1, 3, 4):
+        pixels, channels = pixels[..., :1], 1
+    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row begins with its filter: none
+    rows[:, 1:] = pixels.reshape(height, -1)
+    header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2, 4: 6}[channels], 0, 0, 0)
+    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def stretched(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Images whose brightest pixel is dim, such as digits of 16 shades, up to full brightness."""
+    most = int(images.max())
+    if most in (0, 255) or most > 64:
+        return images
+    return (images.astype(np.uint16) * 255 // most).astype(np.uint8)

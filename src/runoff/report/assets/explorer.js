@@ -1,0 +1,272 @@
+"use strict";
+// Nodes whose text is set as text, whatever it holds; and charts that fit their place.
+const Dom = (() => {
+  const byId = (id) => document.getElementById(id);
+
+  function el(tag, attributes = {}, ...children) {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+      else if (value !== null && value !== false) node.setAttribute(name, value === true ? "" : value);
+    }
+    node.append(...children.filter((child) => child !== null));
+    return node;
+  }
+
+  function table(head, rows, plain = true) {
+    const line = (cells, tag) => el("tr", {}, ...cells.map((cell, j) => (cell instanceof Node ? cell
+      : el(tag === "th" || j === 0 ? "th" : "td", tag === "th" ? { scope: "col" } : j === 0 ? { scope: "row" } : {}, String(cell)))));
+    const body = el("tbody", {}, ...rows.map((row) => line(row, "td")));
+    return el("table", plain ? { class: "plain" } : {}, head ? el("thead", {}, line(head, "th")) : null, body);
+  }
+
+  function options(select, pairs, chosen) {
+    select.replaceChildren(...pairs.map(([value, text]) => el("option", { value, selected: String(value) === String(chosen) }, text)));
+  }
+
+  const watched = new ResizeObserver((entries) => {
+    for (const { target } of entries) if (target.clientWidth !== target.drawnWidth) paint(target);
+  });
+  function paint(place) {
+    place.drawnWidth = place.clientWidth;
+    if (place.drawnWidth) place.replaceChildren(place.draw(place.drawnWidth));
+  }
+  // `draw` makes a chart of a given width; `label` is what it shows, in words.
+  function chart(place, label, draw) {
+    place.setAttribute("role", "img");
+    place.setAttribute("aria-label", label);
+    place.draw = draw;
+    paint(place);
+    watched.observe(place);
+  }
+
+  return { byId, el, table, options, chart };
+})();
+
+// The explorer: pick an input, see its election, and replay the cheapest attack.
+const Explorer = (() => {
+  const { byId, el, table, options, chart } = Dom;
+  let data, source, method, inputs, current, step, timer = null;
+
+  function start(given) {
+    data = given;
+    byId("x-source-label").hidden = data.sources.length === 1;
+    options(byId("x-source"), data.sources.map((s, j) => [j, s.name]), 0);
+    byId("x-source").addEventListener("change", chooseSource);
+    byId("x-election").addEventListener("change", () => { method = Number(byId("x-election").value); list(); });
+    for (const id of ["x-class", "x-right", "x-sort"]) byId(id).addEventListener("change", list);
+    for (const id of ["x-min", "x-max"]) byId(id).addEventListener("input", list);
+    byId("x-list").addEventListener("keydown", keys);
+    chooseSource();
+  }
+
+  function chooseSource() {
+    const s = Number(byId("x-source").value);
+    source = data.sources[s];
+    method = source.headline;
+    const own = data.methods.map((found, m) => [m, found]).filter(([, found]) => found.source === s);
+    options(byId("x-election"), own.map(([m, found]) => [m, `${electionName(found)} (${found.name})`]), method);
+    const there = [...new Set(source.sample.inputs.map((input) => input.label))].sort((a, b) => a - b);
+    options(byId("x-class"), [["", "all classes"], ...there.map((c) => [c, source.classes[c]])], "");
+    byId("sample-how").textContent = [source.sample.how, ...source.notes.map((note) => `${note}.`)].join(" ");
+    current = null;
+    list();
+  }
+
+  const electionName = (found) => ({ runoff: "run-off", plurality: "plurality" })[found.election] ?? found.election;
+  const election = (input) => input.elections[method];
+  const isRight = (input) => election(input).prediction === input.label;
+  const name = (c) => source.classes[c];
+
+  function list() {
+    const of = byId("x-class").value, right = byId("x-right").value, sort = byId("x-sort").value;
+    const least = byId("x-min").value === "" ? 0 : Number(byId("x-min").value);
+    const most = byId("x-max").value === "" ? Infinity : Number(byId("x-max").value);
+    inputs = source.sample.inputs.filter((input) => (of === "" || input.label === Number(of))
+      && (right === "" || (right === "right") === isRight(input))
+      && election(input).radius >= least && election(input).radius <= most);
+    if (sort !== "index") inputs.sort((a, b) => (sort === "low" ? 1 : -1) * (election(a).radius - election(b).radius) || a.i - b.i);
+    byId("x-count").textContent = inputs.length === 0 ? "No input is like that: widen the filters."
+      : `${inputs.length.toLocaleString("en")} input${inputs.length === 1 ? "" : "s"}`;
+    byId("x-list").replaceChildren(...inputs.map(item));
+    if (!inputs.includes(current)) current = (current === null ? striking() : null) ?? inputs[0] ?? null;
+    show();
+  }
+
+  // To begin with: a right prediction that the second round makes much safer.
+  function striking() {
+    const gain = (input) => election(input).radius - Math.min(...Object.values(input.elections).map((other) => other.radius));
+    return d3.greatest(inputs.filter((input) => isRight(input) && election(input).attack), gain);
+  }
+
+  function item(input) {
+    const found = election(input), right = isRight(input);
+    const picture = input.picture ? el("img", { src: input.picture, alt: "" }) : null;
+    const button = el("button", { type: "button", onclick: () => { current = input; show(); } }, picture,
+      el("span", { class: "what" },
+        el("span", {}, right ? `✓ ${name(found.prediction)}` : `✗ ${name(found.prediction)}, not ${name(input.label)}`),
+        el("small", {}, `#${input.i} · radius ${found.radius}`)));
+    button.input = input;
+    return el("li", {}, button);
+  }
+
+  function keys(event) {
+    const moves = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 };
+    if (!(event.key in moves)) return;
+    event.preventDefault();
+    const buttons = [...byId("x-list").querySelectorAll("button")];
+    const next = buttons[buttons.findIndex((b) => b.input === current) + moves[event.key]];
+    if (next) { next.click(); next.focus(); }
+  }
+
+  // Scroll the list, and not the page, to a button.
+  function bring(button) {
+    const place = byId("x-list"), outer = place.getBoundingClientRect(), inner = button.getBoundingClientRect();
+    if (inner.top < outer.top || inner.bottom > outer.bottom) place.scrollTop += inner.top - outer.top - 80;
+    if (inner.left < outer.left || inner.right > outer.right) place.scrollLeft += inner.left - outer.left - 80;
+  }
+
+  function show() {
+    pause();
+    step = 0;
+    for (const button of byId("x-list").querySelectorAll("button")) {
+      button.setAttribute("aria-current", button.input === current);
+      if (button.input === current) bring(button);
+    }
+    const place = byId("x-detail");
+    if (!current) { place.replaceChildren(el("p", {}, "Choose an input.")); return; }
+    const found = election(current), right = isRight(current);
+    const others = Object.entries(current.elections).filter(([m]) => Number(m) !== method)
+      .map(([m, other]) => `${electionName(data.methods[m])}: ${name(other.prediction)}, radius ${other.radius}`);
+    place.replaceChildren(
+      el("div", { class: "seen" }, looks(), el("div", { class: "facts" },
+        el("h3", {}, `Input ${current.i}: ${name(found.prediction)}`),
+        el("p", {}, el("span", { class: `tag ${right ? "right" : "wrong"}` }, right ? "✓ right" : `✗ wrong: it is ${name(current.label)}`)),
+        el("p", {}, el("strong", {}, `Radius ${found.radius}`), ` by ${electionName(data.methods[method])}`,
+          others.length ? `; with ${others.join("; ")}` : ""))),
+      el("p", { class: "explain" }, found.explain), attackPart(found),
+      el("div", { class: "rounds" },
+        el("div", {}, el("h4", {}, data.methods[method].election === "runoff" ? "Round 1 " : "The vote ", el("small", {}, "first choices; dotted: before the attack")), el("div", { class: "chart", id: "x-round1" })),
+        data.methods[method].election === "runoff"
+          ? el("div", {}, el("h4", {}, "Round 2 ", el("small", {}, "who ranks which finalist higher")), el("div", { class: "chart", id: "x-round2" })) : null),
+      el("div", { class: "votes" }, el("h4", {}, "Members ", el("small", {}, "one square each, by first choice")),
+        el("div", { class: "grid", id: "x-grid", role: "img" }), el("div", { class: "keys", id: "x-keys" })));
+    draw();
+  }
+
+  function looks() {
+    if (current.picture) return el("img", { src: current.picture, alt: `Input ${current.i}, of class ${name(current.label)}` });
+    if (current.text) return el("blockquote", { class: "features" }, current.text);
+    if (current.features) return el("div", { class: "features", tabindex: 0 }, table(null, current.features));
+    return null;
+  }
+
+  function attackPart(found) {
+    if (!found.attack) return el("p", {}, "No attack of any size can change this prediction.");
+    const n = found.attack.steps.length;
+    const slider = el("input", { type: "range", min: 0, max: n, value: 0, id: "x-step", "aria-label": "Step of the attack", oninput: () => { pause(); go(Number(slider.value)); } });
+    return el("div", { class: "attack" }, el("h4", {}, `The cheapest attack found: ${Charts.edits(n)}`),
+      el("div", { class: "buttons" },
+        el("button", { type: "button", id: "x-reset", onclick: () => { pause(); go(0); } }, "Start over"),
+        el("button", { type: "button", id: "x-back", onclick: () => { pause(); go(step - 1); } }, "Back"),
+        el("button", { type: "button", id: "x-next", class: "main", onclick: () => { pause(); go(step + 1); } }, "Step"),
+        el("button", { type: "button", id: "x-play", onclick: play }, "Play")),
+      slider, el("p", { class: "status", id: "x-status", role: "status" }));
+  }
+
+  function go(to) {
+    step = Math.max(0, Math.min(election(current).attack.steps.length, to));
+    draw();
+  }
+
+  function play() {
+    if (timer) { pause(); return; }
+    const n = election(current).attack.steps.length;
+    if (step === n) go(0);
+    byId("x-play").textContent = "Pause";
+    timer = setInterval(() => { go(step + 1); if (step === n) pause(); }, Math.max(120, Math.min(900, 8000 / n)));
+  }
+
+  function pause() {
+    clearInterval(timer);
+    timer = null;
+    if (byId("x-play")) byId("x-play").textContent = "Play";
+  }
+
+  // Members' first choices, and who is taken over, after `step` steps.
+  function standing(found) {
+    const firsts = [...current.firsts], taken = new Set();
+    for (const move of (found.attack?.steps ?? []).slice(0, step)) {
+      move.members.forEach((m, j) => { firsts[m] = move.firsts[j]; taken.add(m); });
+    }
+    const [first, second, wins] = step ? found.attack.steps[step - 1].after : [found.prediction, found.runner_up, found.wins];
+    return { firsts, taken, first, second, wins };
+  }
+  const tally = (firsts) => firsts.reduce((votes, c) => votes.set(c, (votes.get(c) ?? 0) + 1), new Map());
+
+  function draw() {
+    const found = election(current), now = standing(found), steps = found.attack?.steps ?? [];
+    const before = tally(current.firsts), votes = tally(now.firsts), n = current.firsts.length;
+    const rival = steps.length ? steps.at(-1).after[0] : null; // who gains by the attack
+    const kind = (c) => (c === found.prediction ? "win" : c === found.runner_up ? "run" : c === rival ? "third" : "other");
+    const round2 = data.methods[method].election === "runoff";
+    // The order of the bars is that of the votes before the attack, so that bars stay where they are.
+    const all = [...new Set([found.prediction, found.runner_up, ...(rival === null ? [] : [rival]), ...before.keys(), ...steps.flatMap((move) => move.firsts)])]
+      .sort((a, b) => (before.get(b) ?? 0) - (before.get(a) ?? 0) || a - b);
+    const kept = all.filter((c, j) => j < 8 || kind(c) !== "other"), rest = all.filter((c) => !kept.includes(c));
+    const rows = kept.map((c) => ({ key: c, name: name(c), n: votes.get(c) ?? 0, was: before.get(c) ?? 0, kind: kind(c) }));
+    if (rest.length) rows.push({ key: -1, name: `${rest.length} others`, n: d3.sum(rest, (c) => votes.get(c) ?? 0), was: d3.sum(rest, (c) => before.get(c) ?? 0), kind: "other" });
+    const most = Math.max(...rows.flatMap((row) => [row.n, row.was]), ...steps.length ? [n / 2] : []);
+    chart(byId("x-round1"), `First choices of ${n} members: ${rows.map((row) => `${row.name} has ${row.n}`).join(", ")}`, (width) => Charts.bars(rows, most, null, width));
+    if (round2) {
+      const finals = [[now.first, now.wins], [now.second, n - now.wins]]
+        .sort((a, b) => (b[0] === found.prediction) - (a[0] === found.prediction) || a[0] - b[0])
+        .map(([c, count]) => ({ key: c, name: name(c), n: count, was: count, kind: kind(c) }));
+      chart(byId("x-round2"), `Round 2 among ${n} members: ${finals.map((row) => `${row.name} has ${row.n}`).join(", ")}`, (width) => Charts.bars(finals, n, n / 2, width));
+    }
+    grid(found, now, kind, rival);
+    const score = round2 ? [now.wins, n - now.wins] : [votes.get(now.first) ?? 0, votes.get(now.second) ?? 0];
+    if (steps.length) tell(found, now, steps, score);
+  }
+
+  function grid(found, now, kind, rival) {
+    const round2 = data.methods[method].election === "runoff", n = now.firsts.length;
+    const cells = now.firsts.map((c, m) => {
+      const above = round2 && found.above[m] === "1" && !now.taken.has(m), taken = now.taken.has(m);
+      return el("span", { class: `cell ${kind(c)}${above ? " above" : ""}${taken ? " taken" : ""}`,
+        title: `member ${m}${taken ? ", taken over" : ""}: ${name(c)} first${round2 ? `; ranks ${name(found.prediction)} ${above ? "above" : "below"} ${name(found.runner_up)}` : ""}` });
+    });
+    byId("x-grid").style.setProperty("--cell", n > 600 ? "10px" : n > 200 ? "13px" : "20px");
+    byId("x-grid").setAttribute("aria-label", `${n} members, ${now.taken.size} of them taken over. First choices: ${[...tally(now.firsts)].map(([c, count]) => `${name(c)} has ${count}`).join(", ")}`);
+    byId("x-grid").replaceChildren(...cells);
+    const key = (classes, text) => el("span", {}, el("span", { class: `cell ${classes}`, style: "--cell:16px" }), text);
+    byId("x-keys").replaceChildren(key("win", name(found.prediction)), key("run", name(found.runner_up)),
+      ...(rival !== null && kind(rival) === "third" ? [key("third", name(rival))] : []), key("other", "another class"),
+      ...(round2 ? [key("other above", `ranks ${name(found.prediction)} above ${name(found.runner_up)}`)] : []), key("other taken", "taken over"));
+  }
+
+  function tell(found, now, steps, [ours, theirs]) {
+    const last = steps.length, status = byId("x-status");
+    byId("x-step").value = step;
+    byId("x-back").disabled = byId("x-reset").disabled = step === 0;
+    byId("x-next").disabled = step === last;
+    const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? ", since ties go to the class that is listed first" : ""}`;
+    const turned = now.first !== found.prediction;
+    status.classList.toggle("turned", turned);
+    if (step === 0) { status.textContent = `Before the attack: ${name(now.first)} wins, ${score}. Press Step.`; return; }
+    const move = steps[step - 1], who = move.members.length === 0 ? "nobody new" : members(move.members);
+    const did = `Step ${step} of ${last}: one edit in bucket ${move.bucket} takes over ${who}. `;
+    const exact = last === found.radius + 1;
+    status.textContent = did + (turned
+      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} ${last === 1 ? "is" : "are"} enough, and ${found.radius === 0 ? "nothing less would do" : `${found.radius} provably ${found.radius === 1 ? "is" : "are"} not`}${exact ? ": the radius is exact." : "."}`
+      : `${name(now.first)} still wins, ${score}.`);
+  }
+
+  function members(found) {
+    if (found.length === 1) return `member ${found[0]}`;
+    const named = found.slice(0, 6).join(", ");
+    return found.length > 6 ? `${found.length} members (${named}, …)` : `members ${named}`;
+  }
+
+  return { start };
+})();

@@ -1,0 +1,195 @@
+"use strict";
+(() => {
+  const { byId, el, table, options, chart } = Dom;
+  const data = JSON.parse(byId("data").textContent);
+  const everything = data.methods.map((_, m) => m);
+  let shown = [...everything];
+  const count = (n) => n.toLocaleString("en");
+
+  function theme() {
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    const set = (to) => {
+      document.documentElement.dataset.theme = to ? "dark" : "light";
+      byId("theme").setAttribute("aria-pressed", to);
+      byId("theme").textContent = to ? "Light" : "Dark";
+      byId("theme").setAttribute("aria-label", to ? "Switch to the light page" : "Switch to the dark page");
+    };
+    set(dark.matches);
+    dark.addEventListener("change", () => set(dark.matches));
+    byId("theme").addEventListener("click", () => set(document.documentElement.dataset.theme !== "dark"));
+  }
+
+  function answers() {
+    byId("title").textContent = `${data.title}: certified predictions`;
+    const source = data.sources[0], method = data.methods[source.headline];
+    const budget = source.middle;
+    const plain = data.methods.find((other) => other.source === 0 && other.election === "plurality");
+    const tile = (question, big, ...text) => el("div", { class: "tile" }, el("h2", {}, question), el("p", { class: "big" }, big), el("p", {}, ...text));
+    const samples = source.n_train === null ? "training samples" : `of ${count(source.n_train)} training samples`;
+    const tiles = [
+      tile("How accurate?", Charts.percent(Charts.at(data, method, 0)), `of ${count(source.n_inputs)} test inputs are predicted right by ${method.label}.`),
+      tile("How certified?", Charts.percent(Charts.at(data, method, budget)), `are right and proven to stay so, whichever ${budget} ${samples} anyone edits.`)];
+    if (plain && plain !== method) {
+      const more = 100 * (Charts.at(data, method, budget) - Charts.at(data, plain, budget));
+      tiles.push(tile("Compared with what?", `${Charts.signed(more)} points`, `at ${Charts.edits(budget)}, against plurality voting (${plain.label}) of the same ${count(source.n_members)} members.`));
+    }
+    tiles.push(tile("Why, for this input?", `${count(source.sample.inputs.length)} inputs`, el("a", { href: "#explorer" }, "Look at one, and replay the attack"), " that it takes to turn it."));
+    byId("answers").replaceChildren(...tiles);
+  }
+
+  function legend() {
+    byId("legend").replaceChildren(...data.methods.map((method, m) => {
+      const button = el("button", { type: "button", "aria-pressed": "true", onclick: () => {
+        const on = !shown.includes(m);
+        if (!on && shown.length === 1) return; // one curve stays
+        shown = everything.filter((other) => (other === m ? on : shown.includes(other)));
+        button.setAttribute("aria-pressed", on);
+        certified();
+      } }, Charts.legendMark(m, method), el("span", {}, el("strong", {}, method.label), el("small", {}, `${method.told}; clean ${Charts.percent(Charts.at(data, method, 0))}`)));
+      return button;
+    }));
+  }
+
+  function certified() {
+    const budget = Number(byId("budget").value);
+    const words = (b) => shown.map((m) => `${data.methods[m].label} ${Charts.percent(Charts.at(data, data.methods[m], b))}`).join(", ");
+    chart(byId("curves"), `Certified accuracy by number of edits. ${data.budgets.map((b) => `At ${Charts.edits(b)}: ${words(b)}`).join(". ")}.`,
+      (width) => Charts.curves(data, shown, width, budget));
+    const found = Charts.improvements(data, shown);
+    byId("improvement").hidden = byId("improvement-intro").hidden = byId("improvement-intro").previousElementSibling.hidden = found.length === 0;
+    if (found.length) chart(byId("improvement"), `Improvement over plurality in percentage points. ${found.map(({ method, plain }) =>
+      `${method.label}: ${data.budgets.map((b) => `${Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b)))} at ${Charts.edits(b)}`).join(", ")}`).join(". ")}.`,
+      (width) => Charts.improvement(data, shown, width));
+    byId("budget-out").textContent = budget;
+    byId("readout").replaceChildren(...shown.map((m) => el("span", {}, `${data.methods[m].label}: `, el("strong", {}, Charts.percent(Charts.at(data, data.methods[m], budget))))));
+  }
+
+  function curvesTable() {
+    const last = Charts.reach(data.methods), step = Math.max(1, Math.ceil(last / 200));
+    const found = Charts.improvements(data, everything);
+    const head = ["edits", ...data.methods.map((method) => `${method.label}, %`), ...found.map(({ method }) => `${method.label} over plurality`)];
+    const rows = d3.range(0, last + 1, step).map((b) => [b, ...data.methods.map((method) => (100 * Charts.at(data, method, b)).toFixed(2)),
+      ...found.map(({ method, plain }) => Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b))))]);
+    byId("curves-table").replaceChildren(table(head, rows));
+    byId("paper-note").replaceChildren(...data.sources.filter((source) => source.paper).map((source) => el("p", { class: "note" }, source.paper)));
+  }
+
+  const head = ["method", "clean", ...data.budgets.filter((b) => b > 0)];
+  const columns = [0, ...data.budgets.filter((b) => b > 0)];
+  const cells = data.methods.map((method) => columns.map((b) => 100 * Charts.at(data, method, b)));
+
+  function numbers() {
+    const best = columns.map((_, j) => Math.max(...cells.map((row) => row[j])));
+    const rows = data.methods.map((method, m) => [method.label, ...cells[m].map((value, j) =>
+      el("td", value === best[j] && value > 0 && data.methods.length > 1 ? { class: "best" } : {}, value.toFixed(2)))]);
+    byId("numbers").replaceChildren(table(head.map((name, j) => (j > 1 ? Charts.edits(name) : name)), rows, false));
+    const text = (separator, quote) => [head, ...data.methods.map((method, m) => [method.label, ...cells[m].map((value) => value.toFixed(2))])]
+      .map((row) => row.map(quote).join(separator)).join("\n") + "\n";
+    // A name that begins like a formula must not become one in a spreadsheet.
+    const plain = (cell) => (/^[=+\-@\t\r]/.test(String(cell)) ? `'${cell}` : String(cell));
+    const quoted = (cell) => (/[",\n\r]/.test(plain(cell)) ? `"${plain(cell).replaceAll('"', '""')}"` : plain(cell));
+    byId("download").addEventListener("click", () => {
+      const url = URL.createObjectURL(new Blob([text(",", quoted)], { type: "text/csv" }));
+      el("a", { href: url, download: "certified-accuracy.csv" }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10000);
+    });
+    byId("copy").addEventListener("click", async () => {
+      const done = await copied(text("\t", (cell) => plain(cell).replaceAll(/[\t\n\r]/g, " ")));
+      byId("copied").textContent = done ? "Copied." : "Your browser did not allow it: select the table instead.";
+    });
+  }
+
+  async function copied(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      const area = el("textarea", { style: "position:fixed;opacity:0" });
+      area.value = text;
+      document.body.append(area);
+      area.select();
+      const done = document.execCommand("copy");
+      area.remove();
+      return done;
+    }
+  }
+
+  function radii() {
+    const method = data.methods[Number(byId("radii-method").value)];
+    const bins = Charts.binned(method), n = data.sources[method.source].n_inputs;
+    const words = `Histogram of radii for ${method.label}: median ${method.median}, largest ${bins.at(-1).to}; ${count(method.certified[1] ?? 0)} of ${count(n)} inputs have a radius of at least 1.`;
+    chart(byId("histogram"), words, (width) => Charts.histogram(method, width));
+    byId("histogram-table").replaceChildren(table(["radius", "predicted right", "predicted wrong"],
+      bins.map((bin) => [bin.from === bin.to ? bin.from : `${bin.from} to ${bin.to}`, bin.right, bin.wrong])));
+  }
+
+  function classes() {
+    const s = Number(byId("class-source").value), budget = Number(byId("class-budget").value), order = byId("class-order").value;
+    const rows = Charts.classRows(data, s, budget, order);
+    const words = `Certified accuracy at ${Charts.edits(budget)} by class: ${rows.map((row) => `${row.name} ${row.shares.map((x) => Charts.percent(x.share)).join(" and ")}`).join("; ")}`;
+    chart(byId("classes"), words, (width) => Charts.classes(data, s, budget, order, width));
+    byId("classes-table").replaceChildren(table(["class", "inputs", ...rows[0].shares.map((x) => `${x.label}, %`)],
+      rows.map((row) => [row.name, row.size, ...row.shares.map((x) => (100 * x.share).toFixed(1))])));
+  }
+
+  function members() {
+    const source = data.sources[Number(byId("m-source").value)], { accuracy, sizes, seconds } = source.members;
+    const kinds = [["Accuracy alone", "accuracy, % →", accuracy.map((a) => 100 * a), (x) => `${x.toFixed(1)} %`],
+      ["Training samples", "samples →", sizes, (x) => count(x)], ["Time to train", "seconds →", seconds, (x) => `${x.toPrecision(3)} s`]];
+    byId("member-charts").replaceChildren(...kinds.map(([title, , values]) => el("div", {}, el("h3", {}, title), values ? el("div", { class: "chart" }) : el("p", { class: "note" }, "This was not written down."), el("p", { class: "note" }))));
+    kinds.forEach(([title, label, all, format], j) => {
+      if (!all) return;
+      const values = all.filter((value) => value !== null), unknown = all.length - values.length;
+      const place = byId("member-charts").children[j];
+      if (d3.min(values) === d3.max(values)) { // one bar would say less
+        place.replaceChildren(place.firstElementChild, el("p", { class: "note" }, `${format(values[0])}, for each of the ${count(values.length)} members.`));
+        return;
+      }
+      const words = `From ${format(d3.min(values))} to ${format(d3.max(values))}, median ${format(d3.median(values))}${j === 2 ? `, ${format(d3.sum(values))} in all` : ""}.${unknown ? ` Of ${unknown} members it was not written down.` : ""}`;
+      place.lastElementChild.textContent = words;
+      chart(place.children[1], `${title} of ${values.length} members. ${words}`, (width) => Charts.spread(values, label, width, format));
+    });
+    byId("members-table").replaceChildren(table(["member", "accuracy, %", "samples", "seconds"],
+      accuracy.map((a, m) => [m, (100 * a).toFixed(2), sizes ? sizes[m] : "", seconds?.[m] ?? ""])));
+  }
+
+  function words() {
+    const several = data.sources.length > 1;
+    byId("guarantees").replaceChildren(...data.sources.flatMap((source) => [several ? el("h3", {}, source.name) : null, ...source.guarantee.map((text) => el("p", {}, text))].filter((node) => node !== null)));
+    byId("origins").replaceChildren(...data.sources.map((source) => el("div", {}, el("h3", {}, source.name),
+      facts([["Members", `${count(source.n_members)} on ${count(source.n_buckets)} buckets (k = ${source.n_partitions}, d = ${source.d}, ${source.n_seeds} model${source.n_seeds > 1 ? "s" : ""} a member)`], ...source.facts]),
+      ...commands("Made with", source.made), ...commands("Check it with", source.checked))));
+  }
+
+  function facts(rows) {
+    const made = table(null, rows);
+    made.classList.add("facts");
+    return made;
+  }
+
+  function commands(title, lines) {
+    return lines.length ? [el("p", { class: "note" }, `${title}:`), el("pre", { tabindex: 0 }, el("code", {}, lines.join("\n")))] : [];
+  }
+
+  theme();
+  answers();
+  legend();
+  byId("budget").max = Charts.reach(data.methods);
+  byId("budget").value = data.sources[0].middle;
+  byId("budget").addEventListener("input", certified);
+  certified();
+  curvesTable();
+  numbers();
+  options(byId("radii-method"), data.methods.map((method, m) => [m, method.label]), data.sources[0].headline);
+  byId("radii-method").addEventListener("change", radii);
+  radii();
+  options(byId("class-budget"), data.budgets.map((b) => [b, b]), data.sources[0].middle);
+  for (const id of ["class-source", "m-source"]) options(byId(id), data.sources.map((source, s) => [s, source.name]), 0);
+  for (const id of ["class-source-label", "m-source-label"]) byId(id).hidden = data.sources.length === 1;
+  for (const id of ["class-budget", "class-source", "class-order"]) byId(id).addEventListener("change", classes);
+  classes();
+  byId("m-source").addEventListener("change", members);
+  members();
+  Explorer.start(data);
+  words();
+})();
