@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 WINNER, RIVAL, OTHER = "#0072B2", "#E69F00", "#BBBBBB"
 HATCH = {RIVAL: "////"}
 CLASSES = 6  # shown in round one, at most
+WIDTH = 12  # characters of a class's name in a line, of two
 
 
 def telling(source: Source, plurality: Certificates, runoff: Certificates) -> int:
@@ -55,12 +57,12 @@ def draw(source: Source, i: int | None = None) -> Figure:
         picture.set_anchor("N")
     order = [int(c) for c in np.argsort(-votes, kind="stable")[:CLASSES] if votes[c] or c in (a, b)]
     colors = [WINNER if c == winner else RIVAL if c == other else OTHER for c in order]
-    _bars(first, [_short(source.classes[c]) for c in order], [int(votes[c]) for c in order], colors)
+    _bars(first, [source.classes[c] for c in order], [int(votes[c]) for c in order], colors)
     first.set_title("round 1")
-    _bars(second, [_short(source.classes[c]) for c in (winner, other)], [wins, len(ballots) - wins], [WINNER, RIVAL])
+    _bars(second, [source.classes[c] for c in (winner, other)], [wins, len(ballots) - wins], [WINNER, RIVAL])
     second.set_title("round 2")
     second.set_ylim(first.get_ylim())  # bars of one size
-    figure.suptitle(_told(source, i, plurality, runoff), fontsize=7.5, x=0.02, ha="left")
+    figure.suptitle(_told(source, i, plurality, runoff), fontsize=7, x=0.02, ha="left")
     return figure
 
 
@@ -69,11 +71,12 @@ def _told(source: Source, i: int, plurality: Certificates, runoff: Certificates)
     lines = [f"input {i}, of class {_short(source.classes[source.labels[i]], 24)}; {n_members} members"]
     for title, found in ((name, plurality), (f"{name}+ROE", runoff)):
         attack, radius = found.attack(i), int(found.radius[i])
-        turned = "nothing can change it" if attack is None else f"an attack of {len(attack)} does"
-        edits = "1 edit" if radius == 1 else f"{radius} edits"
         label = _short(str(found.prediction[i]), 16)
+        proven = "1 edit" if radius == 1 else f"{radius} edits"
         lines.append(
-            f"{title}: {label}; {edits} cannot change it, {turned}" if attack else f"{title}: {label}; {turned}"
+            f"{title}: {label}; nothing can change it"
+            if attack is None
+            else f"{title}: {label}; {proven} proven, {len(attack)} turn it"
         )
     return "\n".join(lines)
 
@@ -85,7 +88,7 @@ def _bars(ax: Axes, names: list[str], values: list[int], colors: list[str]) -> N
         bar.set_hatch(HATCH.get(color, ""))
         bar.set_edgecolor("white")
     ax.bar_label(bars, padding=2, fontsize=7)
-    ax.set_yticks(at, names)
+    ax.set_yticks(at, [textwrap.fill(name, WIDTH, max_lines=2, placeholder="…") for name in names], fontsize=6.5)
     ax.invert_yaxis()
     ax.grid(visible=False)
     ax.set_xlim(0, max(1, *values) * 1.18)
@@ -93,5 +96,5 @@ def _bars(ax: Axes, names: list[str], values: list[int], colors: list[str]) -> N
     ax.set_xticks([])
 
 
-def _short(text: str, most: int = 13) -> str:
+def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -9,7 +9,8 @@ const Charts = (() => {
   const dash = (method) => (method.election in DASHES ? DASHES[method.election] : "2 3");
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const edits = (n) => `${n.toLocaleString("en")} edit${n === 1 ? "" : "s"}`;
-  const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  // Cut in the middle: names that begin alike ("speed limit 30") often differ at their end.
+  const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1 - (most >> 1))}…${text.slice(-(most >> 1))}` : text);
   // As Plot draws it.
   const HEXAGON = { draw(context, size) {
     const r = Math.sqrt(size / Math.PI), x = (r * Math.sqrt(3)) / 2;
