@@ -123,7 +123,7 @@ def with_nan():
         (["bad.npy"], "bad.npy must have 3 dimensions", save(np.ones((4, 3)))),
         (["bad.npy"], "bad.npy must be real numbers", save(np.ones((4, 3, 2), "U3"))),
         (["missing.npy"], "missing.npy cannot be read: No such file or directory", None),
-        (["."], ". cannot be read: Is a directory", None),
+        (["."], ". is a folder without manifest.json, so no run", None),
         (["scores.npy", "--labels", "spread.npy"], "spread.npy must have one label for each of 40 inputs", None),
         (["scores.npy", "--labels", "bad.npy"], "y_true must be classes 0 to 4, got 5", save(LABELS * 0 + 5)),
         (["scores.npy", "--spread", "y.npy"], "spread must be an integer array (n_buckets, d), got shape (40,)", None),
@@ -174,6 +174,25 @@ def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp
     assert "Proven:" in done.stdout
 
 
+def test_exactly_as_much_as_required_is_enough():
+    np.save("hundred.npy", np.eye(2)[np.repeat([0, 1], [29, 71])][:, None, :])
+    np.save("zeros.npy", np.zeros(100, int))
+    assert run("certify", "hundred.npy", "--labels", "zeros.npy", "--require", "0:29").exit_code == 0
+    assert run("certify", "hundred.npy", "--labels", "zeros.npy", "--require", "0:29.01").exit_code == 3
+
+
+def test_numbers_beyond_all_bounds_and_a_full_disk():
+    assert run("certify", "scores.npy", "--budgets", "9" * 5000).exit_code == 2
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        result = subprocess.run(
+            [sys.executable, "-m", "runoff", "certify", "scores.npy", "--json"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert result.returncode == 1
+    assert "No space left on device" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_rows_as_parquet():
     from pyarrow import parquet
 
@@ -202,10 +221,12 @@ def test_a_guarantee_that_is_not_met_ends_with_3():
     assert met.exit_code == 0
     short = run("certify", "scores.npy", "--labels", "y.npy", "--require", "0:10", "--require", f"2:{share + 0.1}")
     assert short.exit_code == 3
-    assert f"{share:.2f} % of inputs are certified and right at 2 edits, required" in short.stderr
+    assert f"({share:.2f} %) are certified and right at 2 edits, required" in short.stderr
     assert "edits" in short.stdout  # the result is told all the same
     alone = 100 * float((certificates.radius >= 2).mean())
     assert run("certify", "scores.npy", "--require", f"2:{alone}").exit_code == 0
+    for order in (("2:100", "2:0"), ("2:0", "2:100")):  # the larger counts
+        assert run("certify", "scores.npy", "--require", order[0], "--require", order[1]).exit_code == 3
     assert run("certify", "scores.npy", "--require", "2:101").exit_code == 2
     assert run("certify", "scores.npy", "--require", "many").exit_code == 2
     assert run("certify", "scores.npy", "--require", "-1:5").exit_code == 2

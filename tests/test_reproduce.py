@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import runoff
-from runoff import cli, datasets, paper
+from runoff import _cli_reproduce, cli, datasets, paper
 from runoff.runs import Run
 
 
@@ -101,3 +101,49 @@ def test_all_rows_can_be_listed_and_unknown_ones_are_refused():
     listed = run("reproduce", "--dry-run")
     assert len(listed.stdout.splitlines()) == 51
     assert run("reproduce", "--dataset", "mnist", "--k", 50).exit_code == 2
+
+
+def test_the_nearest_row_is_the_one_to_compare_with():
+    rows = paper.rows("T1", "cifar10", 50)
+    assert {row.d for row in rows} == {16, 32}
+    for d, expected in ((2, 16), (16, 16), (20, 16), (31, 32), (32, 32), (64, 32)):
+        found = _cli_reproduce._nearest(rows, d)
+        assert len(found) == 3
+        assert {(row.d, row.printed_d or row.d) for row in found} == {(d, expected)}
+    assert all(row.printed_d is None for row in _cli_reproduce._nearest(rows, 32))
+    listed = json.loads(
+        run("reproduce", "--table", "T1", "--dataset", "cifar10", "--k", 50, "--dry-run", "--json").stdout
+    )
+    assert len(listed) == 6
+
+
+def test_rows_of_other_networks_do_not_replace_each_other(tiny, tmp_path):  # noqa: ARG001
+    options = ("--table", "T3", "--network", "small", "--device", "cpu", "--out", tmp_path / "rows.csv")
+    result = run("reproduce", *options, "--recipe", "quick", "--runs", tmp_path / "runs")
+    assert result.exit_code == 0, result.output
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert {line["recipe"] for line in lines} == {"quick"}
+    assert all(line["command"].endswith("--network small --recipe quick") for line in lines)
+    assert all(float(line["seconds"]) > 0 for line in lines)
+    key = _cli_reproduce._key(lines[0])
+    assert key != _cli_reproduce._key({**lines[0], "recipe": "paper"})
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    result = run("reproduce", *options[:-1], tmp_path / "other.csv", "--runs", tmp_path / "new")
+    assert result.exit_code == 2
+    assert "must be a table that `runoff reproduce` wrote" in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_edited_runs_and_unknown_times(tiny, tmp_path):
+    options = ("--table", "T3", "--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path)
+    assert run("reproduce", *options).exit_code == 0
+    path = tmp_path / "cifar10-k4-d1"
+    timings = json.loads((path / "timings.json").read_text())
+    (path / "timings.json").write_text(json.dumps({**timings, "timed": 3}))  # as after a kill
+    assert json.loads(run("reproduce", *options, "--json").stdout)[0]["seconds"] is None
+    np.savez(tmp_path / "new.npz", x=tiny.x_test[:1], y=tiny.y_test[:1])
+    assert run("update", path, "--add", tmp_path / "new.npz", "--device", "cpu").exit_code == 0
+    result = run("reproduce", *options)
+    assert result.exit_code == 2
+    assert "was edited since, so it is no run of the paper" in result.stderr

@@ -16,9 +16,10 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import runoff
-from runoff import cli, datasets, samples
+from runoff import cli, datasets, runs, samples
+from runoff.members import seeds_of
 from runoff.runs import Run
-from runoff.torch import TorchClassifier
+from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, checkpoints, networks, running
 
 SMALL = ("--k", 5, "--network", "small", "--recipe", "quick", "--device", "cpu")
 
@@ -182,7 +183,10 @@ def test_update_is_a_run_on_the_edited_samples(tmp_path):
         x_test=data.x_test,
         y_test=data.y_test,
     )
-    assert run("train", whole, *SMALL, "--out", tmp_path / "fresh").exit_code == 0
+    result = run("train", whole, *SMALL, "--out", tmp_path / "fresh")
+    assert result.exit_code == 2
+    assert "one sample with a new label would change every member" in result.stderr
+    assert run("train", whole, *SMALL, "--classes", 10, "--out", tmp_path / "fresh").exit_code == 0
     np.testing.assert_array_equal(Run.open(out).ballots(), Run.open(tmp_path / "fresh").ballots())
     result = run("update", out, "--remove", tmp_path / "bad.npz")
     assert result.exit_code == 2
@@ -201,6 +205,144 @@ def test_an_update_killed_in_its_midst_leaves_no_ballots_of_the_samples_before(t
     for manifest in written:  # whichever of them is the last before a kill
         assert set(manifest["edits"]) <= set(manifest["files"])
         assert not manifest["edits"] or "ballots-1.npy" not in manifest["files"] or manifest is written[-1]
+
+
+@pytest.fixture
+def twice(tmp_path):
+    """A run with two networks a member, and samples to add and to remove."""
+    data, out = datasets.load("digits"), tmp_path / "run"
+    assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", out).exit_code == 0
+    np.savez(tmp_path / "bad.npz", x=data.x_train[:1], y=data.y_train[:1])
+    np.savez(tmp_path / "new.npz", x=data.x_test[:1], y=data.y_test[:1])
+    return out
+
+
+def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
+    edit = ("update", twice, "--add", tmp_path / "new.npz", "--device")
+    before = files(twice)
+    assert run(*edit, "cuda:99").exit_code == 2
+    assert files(twice) == before
+
+    def killed(*_):
+        raise SystemExit(9)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "_write_ballots", killed)
+        assert run(*edit, "cpu").exit_code == 9
+    assert run("certify", twice).exit_code == 2
+    other = run("update", twice, "--remove", tmp_path / "bad.npz")
+    assert other.exit_code == 2
+    assert "has an update that is not finished: finish it first with `runoff update" in other.stderr
+    assert run(*edit, "cpu").exit_code == 0
+    opened = Run.open(twice)
+    assert opened.manifest["edits"] == ["edits/000000-add.npz"]
+    assert sum(opened.manifest["member_sizes"]) == 1437 + 1
+    assert opened.seeds() == [2]  # as many networks as before
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "_write_ballots", killed)
+        assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 9
+    assert run("update", twice, "--device", "cpu").exit_code == 0  # finishes it
+    assert sum(Run.open(twice).manifest["member_sizes"]) == 1437
+    assert run("update", twice, "--device", "cpu").exit_code == 2  # nothing is left to do
+
+
+def test_one_command_at_a_time(tmp_path, twice, monkeypatch):
+    monkeypatch.setattr(runs, "PATIENCE", 0.1)
+    with runs.locked(twice):
+        for command in (
+            ("train", "digits", *SMALL, "--out", twice),
+            ("update", twice, "--add", tmp_path / "new.npz"),
+            ("certify", twice),
+        ):
+            result = run(*command)
+            assert result.exit_code == 1
+            assert "is in use by another command" in result.stderr
+    assert run("certify", twice).exit_code == 0
+
+
+def test_a_run_keeps_its_classes(tmp_path):
+    data = datasets.load("digits")
+    arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+    names = [*"abcdefghij"]
+    np.savez(tmp_path / "own.npz", **arrays, classes=np.array(names))
+    command = ("train", tmp_path / "own.npz", *SMALL, "--out", tmp_path / "run")
+    assert run(*command).exit_code == 0
+    for others in (names[::-1], [*names, "k"]):
+        np.savez(tmp_path / "own.npz", **arrays, classes=np.array(others))
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "is a run with classes =" in result.stderr
+
+
+def test_ballots_go_with_the_networks_they_rest_on(twice):
+    assert run("train", "digits", *SMALL, "--out", twice).exit_code == 0  # ballots of one network, too
+    for seeds in (1, 2):
+        assert run("certify", twice, "--seeds", seeds).exit_code == 0
+    opened = Run.open(twice)
+    opened.forget(2)
+    assert len(opened.manifest["files"]) == len(Run.open(twice).manifest["files"])
+    opened.forget(1)
+    assert opened.seeds() == [1]
+    assert [name for name in opened.manifest["files"] if name.startswith("cert")] == ["certificates/runoff-tight-1.csv"]
+    shutil.rmtree(twice / "members")
+    vouched = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(running, "_write_ballots", lambda run, *_: vouched.append(dict(run.manifest["files"])))
+        run("train", "digits", *SMALL, "--out", twice)
+    assert not [name for name in vouched[0] if name.startswith(("ballots-", "certificates/"))]
+
+
+def test_what_a_kill_or_a_user_removed(twice, tmp_path):
+    half = tmp_path / "half"
+    half.mkdir()
+    shutil.copy(twice / "key", half / "key")  # killed before the manifest was there
+    (half / ".manifest.json.abc").touch()
+    assert run("train", "digits", *SMALL, "--out", half).exit_code == 0
+    assert (half / "key").stat().st_mode & 0o777 == 0o600
+    (twice / "timings.json").write_text("{}")
+    assert run("certify", twice).exit_code == 0
+    file = twice / "certificates" / "runoff-tight-2.csv"
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    result = run("certify", twice)
+    assert result.exit_code == 4
+    assert "remove it and certify again" in result.stderr
+    file.unlink()
+    assert run("certify", twice).exit_code == 0
+    assert file.read_bytes() == content
+    manifest = json.loads((twice / "manifest.json").read_text())
+    del manifest["edits"]
+    (twice / "manifest.json").write_text(json.dumps(manifest))
+    result = run("train", "digits", *SMALL, "--out", twice)
+    assert result.exit_code == 4
+    assert "has no edits" in result.stderr
+
+
+def test_paths_are_no_markup(tmp_path):
+    out = tmp_path / "q[red]run"
+    result = run("train", "digits", *SMALL, "--out", out)
+    assert result.exit_code == 0
+    assert f"Next: runoff certify '{out}'" in result.stdout
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"\x93NUMPY"])
+def test_samples_that_cannot_be_read(done, tmp_path, content):
+    (tmp_path / "x.npz").write_bytes(content)
+    before = files(done)
+    result = run("update", done, "--add", tmp_path / "x.npz")
+    assert result.exit_code == 2
+    assert "x.npz" in result.stderr
+    assert files(done) == before
+
+
+def test_networks_of_other_code_are_not_taken_for_these(monkeypatch):
+    trainer = Trainer(networks.small, RECIPES["quick"], (8, 8, 1), 10, device="cpu")
+    data = datasets.load("digits")
+    job = Job(0, 0, seeds_of(0, 0, 1)[0], data.x_train[..., None], np.arange(50), data.y_train[:50])
+    ours = checkpoints.Identities(trainer).of(job)
+    assert ours == checkpoints.Identities(trainer).of(job)
+    monkeypatch.setattr(checkpoints, "sources", lambda: "other")
+    assert ours != checkpoints.Identities(trainer).of(job)
 
 
 def test_a_run_that_cannot_be_written_to(done, monkeypatch):
@@ -222,11 +364,13 @@ def test_what_is_refused(tmp_path):
         (("train", "digits", *SMALL, "--recipe", "papr", "--out", tmp_path / "x"), 2, "recipe must be"),
         (("train", "digits", *SMALL, "--network", "resnet", "--out", tmp_path / "x"), 2, "network must be one of"),
         (("train", "digits", *SMALL, "--out", Path(__file__).parent), 2, "holds something else than a run"),
-        (("certify", tmp_path), 2, "cannot be read: Is a directory"),
+        (("certify", tmp_path), 2, "is a folder without manifest.json, so no run"),
+        (("update", tmp_path / "nothing", "--add", "x.npz"), 2, "nothing is not a run: it has no manifest.json"),
     ):
         result = run(*arguments)
         assert result.exit_code == code, result.output
         assert told in result.stderr
+    assert not (tmp_path / "x").exists()
 
 
 def test_the_hash_reads_what_images_were_before_they_were_resized():

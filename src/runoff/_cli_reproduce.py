@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "table", "dataset", "k", "method", "d", "budget", "ours", "std", "paper", "paper_std", "paper_d", "difference",
-    "clean", "trials", "networks", "seconds", "device", "command",
+    "clean", "trials", "networks", "seconds", "device", "network",
+    "recipe", "command",
 )  # fmt: skip
 
 
@@ -76,25 +77,46 @@ def reproduce(
     """
     with told():
         wanted = paper.rows(table, dataset, k, method)
-        if d is not None:  # of rows that differ in d alone, the one that is nearest
-            nearest = {(row.table, row.dataset, row.k, row.method): row.at(d) for row in reversed(wanted)}
-            wanted = list(nearest.values())[::-1]
+        if d is not None:
+            wanted = _nearest(wanted, d)
         if not wanted:
             raise ValueError("no row of the paper matches: see `runoff reproduce --dry-run` for all of them")
         if dry_run:
-            for row in wanted:
-                click.echo(f"{row.table} {row.dataset} k={row.k} {row.method} d={row.d}: {row.n_networks} networks")
+            _list(wanted, as_json)
             return
+        target = out or runs / "reproduction.csv"
+        _read(target)  # whether it can be added to, before the long work
         results: list[dict[str, Any]] = []
         for row in wanted:
             chosen = recipe or paper.RECIPES[row.dataset]
             found = _trials(row, trials, runs, weights, network, chosen, data_dir, device, in_flight)
-            results += _compared(row, found)
+            lines = _compared(row, found, network, chosen)
+            results += lines
+            _write(target, lines)
             if not as_json:
-                _show(row, results[-len(row.percent) :])
-            _write(out or runs / "reproduction.csv", results)
+                _show(row, lines)
         if as_json:
             click.echo(json.dumps(results))
+
+
+def _nearest(rows: list[Row], d: int) -> list[Row]:
+    """Of rows that differ in d alone, the one whose d is nearest, with this d instead."""
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in rows:
+        key = (row.table, row.dataset, row.k, row.method)
+        if key not in found or abs(row.d - d) < abs(found[key].d - d):
+            found[key] = row
+    return [row.at(d) for row in found.values()]
+
+
+def _list(rows: list[Row], as_json: bool) -> None:
+    """Rows and the networks that they need."""
+    if as_json:
+        names = ("table", "dataset", "k", "method", "d", "n_networks")
+        click.echo(json.dumps([{name: getattr(row, name) for name in names} for row in rows]))
+        return
+    for row in rows:
+        click.echo(f"{row.table} {row.dataset} k={row.k} {row.method} d={row.d}: {row.n_networks} networks")
 
 
 def _trials(
@@ -109,7 +131,7 @@ def _trials(
     in_flight: int | None,
 ) -> list[dict[str, Any]]:
     """So many ensembles: trained where they are missing, certified with the paper's bound."""
-    from runoff.runs import Run
+    from runoff.runs import Run, RunError, locked
     from runoff.torch import recipes, running
 
     data = load_dataset(row.dataset, data_dir)
@@ -120,16 +142,19 @@ def _trials(
             data, data.name, recipes.get(recipe), n_partitions=row.k, spread=row.spread, network=network,
             hash="pixel-sum", random_state=0 if shared else trial,
         )  # fmt: skip
+        running.check(settings, data, device)
         path = runs / (row.run if shared or not trial else f"{row.run}-trial{trial}")
-        run = Run.create(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
         n_seeds = trials if shared else row.n_seeds
-        train_run(run, data, n_seeds, device, in_flight)
-        run = Run.open(path)
-        if shared and trials > 1:
-            ballots = running.ballots(work_of(run, data, n_seeds, device, in_flight), len(data.classes), [trial])
-        else:
-            ballots = run.ballots(n_seeds)
-        found.append(_certified(row, run, ballots))
+        with locked(path):
+            run = Run.create(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
+            if run.manifest["edits"]:
+                raise RunError(f"{path} was edited since, so it is no run of the paper: give other --runs")
+            train_run(run, data, n_seeds, device, in_flight)
+            if shared and trials > 1:
+                ballots = running.ballots(work_of(run, data, n_seeds, device, in_flight), len(data.classes), [trial])
+            else:
+                ballots = run.ballots(n_seeds)
+            found.append(_certified(row, run, ballots))
     return found
 
 
@@ -143,21 +168,27 @@ def _certified(row: Row, run: Run, ballots: NDArray[Any]) -> dict[str, Any]:
     return {
         "clean": float(right[0]),
         "right": dict(zip(budgets, right[1:].tolist(), strict=True)),
-        "seconds": timings["training"],
+        # Of commands that were killed nobody knows.
+        "seconds": timings["training"] if timings["timed"] >= len(timings["networks"]) else None,
         "networks": len(timings["networks"]),
         "run": run.path.name,
         "device": run.manifest["device"],
     }
 
 
-def _compared(row: Row, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _compared(row: Row, found: list[dict[str, Any]], network: str, recipe: str) -> list[dict[str, Any]]:
     several = len(found) > 1
     runs = list({trial["run"]: trial for trial in found}.values())  # what they share is counted once
+    known = all(ours["seconds"] is not None for ours in runs)
+    command = f"runoff reproduce --table {row.table} --dataset {row.dataset} --k {row.k} --method '{row.method}'"
+    command += f" --d {row.d}" if row.printed_d else ""
+    command += f" --trials {len(found)}" if several else ""
+    command += f" --network {network}" if network != "nin" else ""
+    command += f" --recipe {recipe}" if recipe != paper.RECIPES[row.dataset] else ""
     lines = []
     for budget, printed in sorted(row.percent.items()):
         values = [trial["right"][budget] for trial in found]
         ours = float(np.mean(values))
-        command = f"runoff reproduce --table {row.table} --dataset {row.dataset} --k {row.k} --method '{row.method}'"
         lines.append(
             {
                 "table": row.table,
@@ -175,11 +206,11 @@ def _compared(row: Row, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "clean": round(float(np.mean([trial["clean"] for trial in found])), 2),
                 "trials": len(found),
                 "networks": sum(ours["networks"] for ours in runs),
-                "seconds": round(sum(ours["seconds"] for ours in runs), 1),
+                "seconds": round(sum(ours["seconds"] for ours in runs), 1) if known else None,
                 "device": found[0]["device"],
-                "command": command
-                + (f" --d {row.d}" if row.printed_d else "")
-                + (f" --trials {len(found)}" if several else ""),
+                "network": network,
+                "recipe": recipe,
+                "command": command,
             }
         )
     return lines
@@ -192,21 +223,30 @@ def _show(row: Row, lines: list[dict[str, Any]]) -> None:
     shown.add_column("edits")
     for line in lines:
         shown.add_column(str(line["budget"]), justify="right")
-    ours = [f"{line['ours']:.2f}" + (f" ± {line['std']:.2f}" if line["std"] is not None else "") for line in lines]
-    printed = [f"{x['paper']:.2f}" + (f" ± {x['paper_std']:.2f}" if x["paper_std"] is not None else "") for x in lines]
+    ours = [f"{line['ours']:.2f}" + (f" +- {line['std']:.2f}" if line["std"] is not None else "") for line in lines]
+    printed = [f"{x['paper']:.2f}" + (f" +- {x['paper_std']:.2f}" if x["paper_std"] is not None else "") for x in lines]
     shown.add_row("ours", *ours)
     shown.add_row("paper", *printed)
     shown.add_row("difference", *(f"{line['difference']:+.2f}" for line in lines))
     Console().print(shown)
 
 
+def _read(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
+    """The rows of other calls."""
+    if not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if list(reader.fieldnames or []) != list(COLUMNS):
+            raise ValueError(
+                f"{path} must be a table that `runoff reproduce` wrote, got other columns: give another --out"
+            )
+        return {_key(line): dict(line) for line in reader}
+
+
 def _write(path: Path, lines: list[dict[str, Any]]) -> None:
-    """All rows so far, beside those of other calls."""
-    kept: dict[tuple[str, ...], dict[str, Any]] = {}
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            kept = {_key(line): dict(line) for line in csv.DictReader(file)}
-    kept |= {_key(line): line for line in lines}
+    """These rows, beside those of other calls."""
+    kept = _read(path) | {_key(line): line for line in lines}
     path.parent.mkdir(parents=True, exist_ok=True)
     with _files.written_whole(path) as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -215,4 +255,5 @@ def _write(path: Path, lines: list[dict[str, Any]]) -> None:
 
 
 def _key(line: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(line[name]) for name in ("table", "dataset", "k", "method", "d", "budget"))
+    names = ("table", "dataset", "k", "method", "d", "paper_d", "network", "recipe", "budget")
+    return tuple(str(line[name]) for name in names)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from rich.console import Console
 
 from runoff._cli_errors import InputError, IntegrityFailure
 from runoff._files import written_whole
@@ -21,6 +21,15 @@ if TYPE_CHECKING:
     from runoff.datasets import Dataset
     from runoff.runs import Run, Settings
     from runoff.torch.running import Work
+
+
+def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | list[str] | None:
+    """A number of classes, or their names."""
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit() and len(value) <= 9:
+        return int(value)
+    return [name.strip() for name in value.split(",")]
 
 
 def _common(command: Any) -> Any:
@@ -45,6 +54,12 @@ def _common(command: Any) -> Any:
 @click.option("--n-seeds", type=click.IntRange(1), default=1, show_default=True, help="Networks a member (DPA*).")
 @click.option("--network", default="nin", show_default=True, help="nin or small.")
 @click.option("--recipe", default="paper", show_default=True, help="paper, paper-no-flip or quick.")
+@click.option(
+    "--classes",
+    metavar="N or A,B,...",
+    callback=_classes,
+    help="Of your own data: how many classes there are, or their names. Decided beforehand, not by the samples.",
+)
 @click.option("--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True)
 @click.option("--seed", "random_state", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--no-weights", is_flag=True, help="Keep scores only: enough to certify, not to ask new inputs.")
@@ -59,6 +74,7 @@ def train(
     n_seeds: int,
     network: str,
     recipe: str,
+    classes: int | list[str] | None,
     hash_: str,
     random_state: int,
     no_weights: bool,
@@ -77,10 +93,15 @@ def train(
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
     with told():
-        from runoff.runs import Run
+        from runoff.runs import Run, RunError, locked
         from runoff.torch import recipes, running
 
-        data = load_dataset(dataset, data_dir)
+        data = load_dataset(dataset, data_dir, classes)
+        if not data.classes_fixed:
+            raise RunError(
+                f"{dataset} must say which classes there are, or one sample with a new label would change every "
+                "member: use --classes, or put them into the data"
+            )
         chosen = recipes.get(recipe)
         settings = running.settings_for(
             data,
@@ -92,14 +113,17 @@ def train(
             hash=hash_,
             random_state=random_state,
         )
+        running.check(settings, data, device)
         if dry_run:
             run = Run.open(out) if (out / "manifest.json").exists() else None
             if run is not None:
-                run.must_be(settings)
+                run.must_be(settings, data.classes)
             _dry_run(settings, run, data, out, n_seeds, device, in_flight, as_json)
             return
-        run = Run.create(out, settings, {**running.about(data), "weights": not no_weights, "given": dataset})
-        _train(run, data, n_seeds, device, in_flight, as_json)
+        with locked(out):
+            about = {**running.about(data), "weights": not no_weights, "given": absolute(dataset)}
+            run = Run.create(out, settings, about)
+            _told(run, train_run(run, data, n_seeds, device, in_flight), as_json)
 
 
 @click.command()
@@ -123,54 +147,90 @@ def update(
 
     Example: runoff update runs/digits-20 --remove bad.npz
     """
-    from runoff.runs import Run, RunError
+    from runoff.runs import Run, RunError, locked
 
     with told():
-        if add is None and remove is None:
-            raise RunError("update needs --add or --remove, or both")
-        there = Run.open(run)
-        data = load_dataset(there.manifest["dataset"]["given"], data_dir)
-        if data.fingerprint != there.settings.fingerprint:
-            raise RunError(f"{run} was trained on other samples than {there.settings.dataset} holds now")
-        edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
-        from runoff.torch import running
+        if not (run / "manifest.json").exists():
+            raise RunError(f"{run} is not a run: it has no manifest.json; make one with `runoff train`")
+        with locked(run):
+            there = Run.open(run)
+            about = there.manifest["dataset"]
+            data = load_dataset(about["given"], data_dir, about["classes"])
+            if data.fingerprint != there.settings.fingerprint:
+                raise RunError(f"{run} was trained on other samples than {there.settings.dataset} holds now")
+            edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
+            done = _edits(there)
+            if done and not there.seeds():  # an update was killed, or failed
+                if edits and not _same(done[-len(edits) :], edits):
+                    raise RunError(
+                        f"{run} has an update that is not finished: finish it first with `runoff update {run}`"
+                    )
+                edits = []
+            elif not edits:
+                raise RunError("update needs --add or --remove, or both")
+            from runoff.torch import running
 
-        n_seeds = max(there.seeds(), default=1)
-        running.edited(data, [*_edits(there), *edits])  # whether they can be done
-        if dry_run:
-            _dry_run(there.settings, there, data, run, n_seeds, device, in_flight, as_json, edits)
-            return
-        (run / "edits").mkdir(exist_ok=True)
-        for what, x, y in edits:
-            name = f"edits/{len(there.manifest['edits']):06d}-{what}.npz"
-            with written_whole(run / name, binary=True) as file:
-                np.savez_compressed(file, x=x, y=y)
-            there.manifest["edits"].append(name)
-        # What is of the samples before goes in the write that brings the edits: a kill leaves the one or the other.
-        there.replace(there.manifest["edits"], "ballots-", "certificates/", "members/")
-        _train(there, data, n_seeds, device, in_flight, as_json)
+            n_seeds = there.n_seeds
+            running.edited(data, [*done, *edits])  # whether they can be done
+            if dry_run:
+                _dry_run(there.settings, there, data, run, n_seeds, device, in_flight, as_json, edits)
+                return
+            work = work_of(there, data, n_seeds, device, in_flight, edits)
+            if edits:
+                _commit(there, edits)
+            _told(there, train_work(there, work, data, n_seeds), as_json)
 
 
-def load_dataset(dataset: str, data_dir: Path | None) -> Dataset:
+def _same(done: list[Any], edits: list[Any]) -> bool:
+    return len(done) == len(edits) and all(
+        what == again and np.array_equal(x, other_x) and np.array_equal(y, other_y)
+        for (what, x, y), (again, other_x, other_y) in zip(done, edits, strict=True)
+    )
+
+
+def _commit(run: Run, edits: list[Any]) -> None:
+    """From here on the run is one of the edited samples."""
+    (run.path / "edits").mkdir(exist_ok=True)
+    for what, x, y in edits:
+        name = f"edits/{len(run.manifest['edits']):06d}-{what}.npz"
+        with written_whole(run.path / name, binary=True) as file:
+            np.savez_compressed(file, x=x, y=y)
+        run.manifest["edits"].append(name)
+    run.manifest["n_seeds"] = run.n_seeds  # the ballots that tell are about to go
+    # What is of the samples before goes in the write that brings the edits: a kill leaves the one or the other.
+    run.replace(run.manifest["edits"], "ballots-", "certificates/", "members/")
+
+
+def absolute(dataset: str) -> str:
+    """A name as it is, a path so that it can be found from elsewhere."""
+    from runoff import datasets
+
+    return dataset if dataset in datasets.NAMES else str(Path(dataset).expanduser().resolve())
+
+
+def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[str] | None = None) -> Dataset:
     """A dataset by name or path; what is wrong with it as one sentence."""
     from runoff import datasets
 
     try:
-        return datasets.load(dataset, data_dir)
+        return datasets.load(dataset, data_dir, classes=None if dataset in datasets.NAMES else classes)
     except datasets.IntegrityError as error:
         raise IntegrityFailure(str(error)) from None
     except datasets.MissingError as error:
         raise click.ClickException(str(error)) from None
 
 
-def _samples(path: Path, data: bytes | None = None) -> tuple[Any, Any]:
+def _samples(path: Path) -> tuple[Any, Any]:
+    from runoff.datasets import DatasetError, _npz
     from runoff.runs import RunError
 
     try:
-        with np.load(io.BytesIO(path.read_bytes() if data is None else data), allow_pickle=False) as file:
-            return file["x"], file["y"]
-    except (OSError, ValueError, KeyError) as error:
-        raise RunError(f"{path} must be a .npz file with arrays x and y: {error}") from None
+        found = _npz.read(path, ["x", "y"])
+    except DatasetError as error:
+        raise RunError(str(error)) from None
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from None
+    return found["x"], found["y"]
 
 
 def _edits(run: Run) -> list[Any]:
@@ -180,39 +240,45 @@ def _edits(run: Run) -> list[Any]:
     edits = []
     for name in run.manifest["edits"]:
         data = storage.checked(run.path, name, run.manifest["files"][name])
-        edits.append((name.removesuffix(".npz").split("-")[-1], *_samples(run.path / name, data)))
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            edits.append((name.removesuffix(".npz").split("-")[-1], file["x"], file["y"]))
     return edits
 
 
-def work_of(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None) -> Work:
+def work_of(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None, edits: Any = ()) -> Work:
     """Its networks, and which of them are missing."""
     from runoff.torch import running
 
     return running.plan(
-        run.settings, run.partition(), data, _edits(run), run.path / "members",
+        run.settings, run.partition(), data, [*_edits(run), *edits], run.path / "members",
         n_seeds=n_seeds, device=device, in_flight=in_flight, weights=run.manifest["dataset"]["weights"],
     )  # fmt: skip
 
 
 def train_run(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None) -> dict[str, Any]:
-    """Train what a run misses."""
+    """Train what a run misses. Whoever calls holds its lock."""
+    return train_work(run, work_of(run, data, n_seeds, device, in_flight), data, n_seeds)
+
+
+def train_work(run: Run, work: Work, data: Dataset, n_seeds: int) -> dict[str, Any]:
+    """Train what is missing of this work."""
     from runoff.torch import running
 
-    work = work_of(run, data, n_seeds, device, in_flight)
     result = running.train(run, work, data, n_seeds=n_seeds, progress=None)
     for refusal in result["refused"]:
         click.echo(f"Warning: {refusal}; it votes by the shares of its classes.", err=True)
     return result
 
 
-def _train(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None, as_json: bool) -> None:
-    result = train_run(run, data, n_seeds, device, in_flight)
+def _told(run: Run, result: dict[str, Any], as_json: bool) -> None:
+    edits = len(run.manifest["edits"])
     if as_json:
-        click.echo(json.dumps({"run": str(run.path), **result}))
+        click.echo(json.dumps({"run": str(run.path), "edits": edits, **result}))
         return
+    edited = f", {edits} edit{'s' if edits > 1 else ''} since" if edits else ""
     words = f"{result['trained']} networks trained in {result['seconds']:.1f} s, {result['found']} were there"
-    Console().print(f"{run.settings.told()}: {words}", highlight=False)
-    Console().print(f"Next: runoff certify {run.path}", highlight=False)
+    click.echo(f"{run.settings.told()}{edited}: {words}")  # as it is: paths are no markup
+    click.echo(f"Next: runoff certify {shlex.quote(str(run.path))}")
 
 
 def _dry_run(
@@ -257,12 +323,10 @@ def _dry_run(
     if as_json:
         click.echo(json.dumps(facts))
         return
-    console = Console()
-    console.print(f"{settings.told()}: {facts['members']}", highlight=False)
-    console.print(
+    click.echo(f"{settings.told()}: {facts['members']}")
+    click.echo(
         f"{facts['missing']} of {facts['networks']} networks to train, {facts['steps']} steps, roughly "
-        f"{facts['seconds']:.0f} s on {facts['device']}",
-        highlight=False,
+        f"{facts['seconds']:.0f} s on {facts['device']}"
     )
 
 
@@ -270,13 +334,19 @@ def _dry_run(
 def told() -> Iterator[None]:
     """Errors as one sentence with their exit code."""
     from runoff.members import MemberError
+    from runoff.runs import BusyError
     from runoff.storage import StorageError
 
     try:
         yield
     except StorageError as error:
         raise IntegrityFailure(str(error)) from None
-    except (ImportError, MemberError, OSError) as error:
+    except (ImportError, MemberError, BusyError) as error:
         raise click.ClickException(str(error)) from None
+    except BrokenPipeError:
+        raise  # whoever read our output has seen enough
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise click.ClickException(f"{where}{error.strerror or error}") from None
     except ValueError as error:
         raise InputError(str(error)) from None

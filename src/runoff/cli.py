@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Generator
-from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 import runoff
-from runoff import _blocks, _cli_data, _cli_report, _cli_reproduce, _cli_runs, _files, _rows, elections
-from runoff._cli_errors import InputError, IntegrityFailure, NotMet
-from runoff._cli_options import numbers
-from runoff.certificates import BOUNDS
-
-if TYPE_CHECKING:
-    from runoff.certificates import Certificates
-    from runoff.runs import Run
-
-
-def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
-    """What must be certified, as in 10:45 for 45 % at 10 edits."""
-    found = {}
-    for value in values:
-        edits, _, percent = value.partition(":")
-        try:
-            found[int(edits)] = float(percent)
-        except ValueError:
-            raise click.BadParameter(f"expected EDITS:PERCENT, as in 10:45; got {value!r}.") from None
-        if int(edits) < 0 or not 0 <= float(percent) <= 100:
-            raise click.BadParameter(f"expected edits from 0 and a percentage up to 100, got {value!r}.")
-    return found
+from runoff import _cli_certify, _cli_data, _cli_report, _cli_reproduce, _cli_runs
 
 
 class Commands(click.Group):
@@ -51,6 +21,11 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("Interrupted: what is finished is kept.", err=True)
             ctx.exit(130)
+        except BrokenPipeError:
+            raise  # whoever read our output has seen enough
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{where}{error.strerror or error}") from None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -62,104 +37,12 @@ def main() -> None:
     """
 
 
+main.add_command(_cli_certify.certify)
 main.add_command(_cli_data.data)
 main.add_command(_cli_runs.train)
 main.add_command(_cli_runs.update)
 main.add_command(_cli_reproduce.reproduce)
 main.add_command(_cli_report.report)
-
-
-@main.command()
-@click.argument("scores", type=click.Path(path_type=Path))
-@click.option("--labels", type=click.Path(path_type=Path), help="True classes (n,), for certified accuracy.")
-@click.option("--spread", type=click.Path(path_type=Path), help="Members of each bucket (n_buckets, d).")
-@click.option("--election", type=click.Choice(elections.NAMES), default="runoff", show_default=True)
-@click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
-@click.option("--budgets", metavar="N,N,...", callback=numbers, help="Numbers of edits to report on, as in 5,10,15.")
-@click.option(
-    "--require",
-    "demands",
-    metavar="EDITS:PERCENT",
-    multiple=True,
-    callback=_demands,
-    help="End with 3 unless so many inputs are certified (and right, where labels are known).",
-)
-@click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
-@click.option(
-    "--format",
-    "kind",
-    type=click.Choice(["csv", "parquet"]),
-    default="csv",
-    show_default=True,
-    help="Of the rows in a run's folder.",
-)
-@click.option("--seeds", type=click.IntRange(1), help="Of a run: certify with so many networks for each member.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
-def certify(
-    scores: Path,
-    labels: Path | None,
-    spread: Path | None,
-    election: str,
-    bound: str,
-    budgets: list[int] | None,
-    demands: dict[int, float],
-    out: Path | None,
-    kind: str,
-    seeds: int | None,
-    as_json: bool,
-) -> None:
-    """Certify an ensemble's SCORES, a .npy file (n_samples, n_members, n_classes), or a run's directory.
-
-    Scores are logits, probabilities or ballots; only each member's ranking of the classes is read. A run brings its
-    labels and its spread along, and gets the rows in its folder certificates/.
-
-    Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10 --require 10:45
-    """
-    started = time.perf_counter()
-    run: Run | None = None
-    y: NDArray[Any] | None
-    placed: NDArray[Any] | None
-    try:
-        if (scores / "manifest.json").exists():
-            if labels is not None or spread is not None:
-                raise ValueError(
-                    f"{scores} is a run, which has its own labels and spread: leave --labels and --spread out"
-                )
-            run = _opened(scores)
-            array, y, placed = run.ballots(seeds), np.asarray(run.labels()), run.spread()
-        else:
-            if seeds is not None:
-                raise ValueError(f"--seeds is for runs, but {scores} is a file: leave it out")
-            array = _blocks.checked(_files.open_array(scores), str(scores))
-            y = None if labels is None else np.asarray(_files.open_array(labels))
-            placed = None if spread is None else np.asarray(_files.open_array(spread))
-        if y is not None and y.shape != array.shape[:1]:
-            raise ValueError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
-        with closing(_with_progress(array)) as blocks:  # the bar ends before any error is told
-            certificates = runoff.certify(blocks, election=election, spread=placed, bound=bound)
-        budgets = _some_budgets(certificates) if budgets is None else budgets
-        accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    try:
-        if run is not None:
-            name = f"certificates/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
-            (run.path / "certificates").mkdir(exist_ok=True)
-            _rows.write(run.path / name, certificates, y)
-            run.record(name)
-        if out is not None:
-            _rows.write(out, certificates, y)
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        where = scores if out is None else out
-        raise click.ClickException(f"{where} cannot be written: {error.strerror}; nothing was left there") from None
-    summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started)
-    if as_json:
-        click.echo(json.dumps(summary, indent=2))
-    else:
-        _show(summary)
-    _must_meet(demands, certificates, y)
 
 
 @main.command()
@@ -175,82 +58,3 @@ def demo(out: Path) -> None:
 
     with _cli_runs.told(), _cli_report.writing(out):
         _demo.main(out)
-
-
-def _opened(path: Path) -> Run:
-    """A run, every file of it checked."""
-    from runoff.runs import Run
-    from runoff.storage import StorageError
-
-    try:
-        run = Run.open(path)
-        run.verify()
-    except StorageError as error:
-        raise IntegrityFailure(str(error)) from None
-    return run
-
-
-def _with_progress(array: NDArray[Any]) -> Generator[NDArray[Any], None, None]:
-    """The scores in blocks, with a bar on standard error."""
-    columns = (TextColumn("certifying"), BarColumn(), TextColumn("{task.completed:,} of {task.total:,} inputs"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=len(array))
-        for block in _blocks.of(array):
-            yield block
-            progress.advance(task, len(block))
-
-
-def _some_budgets(certificates: Certificates) -> list[int]:
-    """About six budgets from 0 to the largest radius."""
-    largest = int(certificates.radius.max())
-    return list(range(0, largest + 1, max(1, -(-largest // 5))))
-
-
-def _must_meet(demands: dict[int, float], certificates: Certificates, labels: NDArray[Any] | None) -> None:
-    """Fail if less is certified than was asked for."""
-    good = np.ones(len(certificates), bool) if labels is None else certificates.prediction == labels
-    what = "certified" if labels is None else "certified and right"
-    for budget, percent in sorted(demands.items()):
-        found = 100 * float((good & (certificates.radius >= budget)).mean())
-        if found < percent:
-            raise NotMet(f"{found:.2f} % of inputs are {what} at {budget} edits, required {percent:g} %")
-
-
-def _summary(
-    certificates: Certificates, budgets: list[int], accuracy: NDArray[np.float64] | None, seconds: float
-) -> dict[str, Any]:
-    return {
-        "inputs": len(certificates),
-        "members": certificates.n_members,
-        "classes": certificates.n_classes,
-        "buckets": certificates.n_buckets,
-        "election": certificates.election.name,
-        "bound": certificates.bound,
-        "clean_accuracy": None if accuracy is None else float(accuracy[0]),
-        "budgets": budgets,
-        "certified": [float((certificates.radius >= budget).mean()) for budget in budgets],
-        "certified_accuracy": None if accuracy is None else [float(a) for a in accuracy[1:]],
-        "median_radius": float(np.median(certificates.radius)),
-        "largest_radius": int(certificates.radius.max()),
-        "seconds": round(seconds, 3),
-    }
-
-
-def _show(summary: dict[str, Any]) -> None:
-    title = (
-        "{inputs:,} inputs, {members:,} members, {classes:,} classes, {buckets:,} buckets: {election}, {bound} bound"
-    )
-    table = Table(title=title.format(**summary), title_justify="left")
-    table.add_column("edits", justify="right")
-    table.add_column("certified", justify="right")
-    accuracy = summary["certified_accuracy"]
-    if accuracy is not None:
-        table.add_column("certified and right", justify="right")
-    for i, budget in enumerate(summary["budgets"]):
-        shares = [summary["certified"][i]] + ([] if accuracy is None else [accuracy[i]])
-        table.add_row(str(budget), *(f"{100 * share:.2f} %" for share in shares))
-    console = Console()
-    console.print(table)
-    clean = summary["clean_accuracy"]
-    if clean is not None:
-        console.print(f"Accuracy without attack: {100 * clean:.2f} %")

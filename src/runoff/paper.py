@@ -29,7 +29,7 @@ class Row:
 
     def at(self, d: int) -> Row:
         """The row with another d than the paper's, for those who cannot train so many networks."""
-        return self if self.base == "DPA" else replace(self, d=d, printed_d=self.d)
+        return self if self.base == "DPA" or self.d == d else replace(self, d=d, printed_d=self.d)
 
     @property
     def base(self) -> str:

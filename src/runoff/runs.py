@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,11 +34,43 @@ from runoff.partition import Partition
 from runoff.storage import StorageError
 
 FORMAT, VERSION = "runoff run", 1
-MEMBERS = "members"
+MEMBERS, CERTIFICATES, LOCK = "members", "certificates", ".lock"
+KEYS = {"settings": dict, "dataset": dict, "partition": dict, "versions": dict, "edits": list, "files": dict}
+PATIENCE = 5.0  # seconds to wait for another command that is about to end
 
 
 class RunError(ValueError):
     """A run that does not fit what was asked: one sentence says why."""
+
+
+class BusyError(RuntimeError):
+    """A run that another command is working on."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A run's directory, made if it is not there, for one command at a time: each writes the manifest that it read."""
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / LOCK).open("a") as file:
+        _lock(file, path)
+        yield  # closing the file gives it back, and so does a kill
+
+
+def _lock(file: Any, path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise BusyError(f"{path} is in use by another command: wait until that is done") from None
+            time.sleep(0.05)
+        else:
+            return
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +104,10 @@ class Run:
         """A new directory; or the one that is there, if it is of the same settings."""
         if (path / "manifest.json").exists():
             run = cls.open(path)
-            run.must_be(settings)
+            run.must_be(settings, about["classes"])
             return run
-        if path.exists() and any(path.iterdir()):
+        # A kill may have left the key, and files under temporary names.
+        if path.exists() and any(file.name != "key" and not file.name.startswith(".") for file in path.iterdir()):
             raise RunError(f"{path} holds something else than a run: give another directory")
         path.mkdir(parents=True, exist_ok=True)
         key = hashing.derived_key(settings.random_state)
@@ -86,6 +121,7 @@ class Run:
             "dataset": about,
             "partition": {"offsets": list(partition.offsets), "fingerprint": partition.fingerprint},
             "versions": {"runoff": runoff.__version__, "numpy": np.__version__, "python": platform.python_version()},
+            "n_seeds": 1,
             "edits": [],
             "files": {"key": storage.sha256(bytes(key))},
         }
@@ -96,7 +132,12 @@ class Run:
     @classmethod
     def open(cls, path: Path) -> Run:
         """A directory that is there."""
+        if not (path / "manifest.json").exists():
+            raise RunError(f"{path} is not a run: it has no manifest.json; make one with `runoff train`")
         manifest = storage.read_manifest(path, FORMAT, VERSION)
+        for name, kind in KEYS.items():
+            if not isinstance(manifest.get(name), kind):
+                raise StorageError(f"{path} does not describe a run: its manifest has no {name}, so it was altered")
         try:
             run = cls(path, manifest)
             fits = run.partition().fingerprint == manifest["partition"]["fingerprint"]
@@ -108,9 +149,10 @@ class Run:
             raise StorageError(f"{path} has a partition that does not match its fingerprint: it was altered")
         return run
 
-    def must_be(self, settings: Settings) -> None:
-        """Refuse to go on with other settings than those it was begun with."""
-        ours, given = asdict(self.settings), asdict(settings)
+    def must_be(self, settings: Settings, classes: Iterable[str]) -> None:
+        """Refuse to go on with other settings or classes than those it was begun with."""
+        ours = {**asdict(self.settings), "classes": self.manifest["dataset"].get("classes")}
+        given = {**asdict(settings), "classes": list(classes)}
         for name, value in given.items():
             if ours[name] != value:
                 told = f"{name} = {_short(ours[name])}, not {_short(value)}"
@@ -139,16 +181,49 @@ class Run:
         self.manifest["files"] = {name: digest for name, digest in files.items() if not name.startswith(stale)}
         self.record(*names)
 
+    def settle_seeds(self, n_seeds: int) -> None:
+        """Note how many networks each member is to have, before they are trained: a kill must not lose it."""
+        if n_seeds > self.n_seeds:
+            self.manifest["n_seeds"] = n_seeds
+            self.write_manifest()
+
+    @property
+    def n_seeds(self) -> int:
+        """How many networks each member has, or is to have."""
+        return max(int(self.manifest.get("n_seeds", 1)), *self.seeds(), 1)
+
+    def forget(self, seed: int) -> None:
+        """Vouch no longer for what rests on networks of this seed, or on later ones."""
+        stale = [n for n in self.seeds() if n > seed]
+        endings = tuple(f"-{n}.{kind}" for n in stale for kind in ("csv", "parquet", "npy"))
+        if stale:
+            self.replace([], *(name for name in self.manifest["files"] if name.endswith(endings)))
+
     def write_array(self, name: str, array: NDArray[Any]) -> None:
         """An array file, whole or not at all."""
         _files.write_array(self.path / name, array)
 
     def verify(self) -> None:
-        """Every file that the manifest vouches for is there and unaltered; members/ may be left out as a whole."""
+        """Every file that the manifest vouches for is there and unaltered.
+
+        members/ may be left out as a whole, and certificates may be removed: they can be made again.
+        """
         slim = not (self.path / MEMBERS).exists()
-        for name, digest in self.manifest["files"].items():
-            if not (slim and name.startswith(f"{MEMBERS}/")):
-                storage.checked(self.path, name, digest)
+        for name in self.manifest["files"]:
+            made = name.startswith(f"{CERTIFICATES}/") and not (self.path / name).exists()
+            if not made and not (slim and name.startswith(f"{MEMBERS}/")):
+                self._check(name)
+
+    def _check(self, name: str) -> None:
+        try:
+            storage.checked(self.path, name, self.manifest["files"][name])
+        except StorageError as error:
+            cure = "remove it, and `runoff train` with the same settings makes it anew"
+            if name.startswith(f"{CERTIFICATES}/"):
+                cure = "remove it and certify again"
+            elif name == "key" or name.startswith("edits/"):
+                cure = "take it from a copy"
+            raise StorageError(f"{error}; {cure}") from None
 
     # -- what it holds -------------------------------------------------------------------------------------------------
 
@@ -178,7 +253,7 @@ class Run:
     def _array(self, name: str) -> NDArray[Any]:
         if name not in self.manifest["files"]:
             raise RunError(f"{self.path} is not finished: {name} is missing; run `runoff train` again to go on")
-        storage.checked(self.path, name, self.manifest["files"][name])
+        self._check(name)
         return _files.open_array(self.path / name)
 
 

@@ -127,8 +127,9 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 def write_key(folder: Path, key: bytes) -> None:
     """The secret key, for the owner's eyes."""
-    (folder / "key").write_bytes(key)
-    (folder / "key").chmod(0o600)
+    (folder / "key").unlink(missing_ok=True)
+    with open(folder / "key", "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+        file.write(key)
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
@@ -258,17 +259,16 @@ OURS = {
 
 
 def read_manifest(path: Path, kind: str, version: int) -> dict[str, Any]:
-    """The manifest of a saved classifier of this kind."""
+    """The manifest of a saved classifier, or of a run."""
+    what, cure = ("run", "take it from a copy") if kind == "runoff run" else ("saved classifier", "save it again")
     try:
         manifest = json.loads((path / "manifest.json").read_bytes())
     except OSError as error:
-        raise StorageError(
-            f"{path} is not a saved classifier: manifest.json cannot be read ({error.strerror})"
-        ) from None
+        raise StorageError(f"{path} is not a {what}: manifest.json cannot be read ({error.strerror})") from None
     except ValueError:
-        raise StorageError(f"{path} is damaged: manifest.json is not JSON; save the classifier again") from None
+        raise StorageError(f"{path} is damaged: manifest.json is not JSON; {cure}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != kind:
-        raise StorageError(f"{path} is not a saved classifier: manifest.json describes something else")
+        raise StorageError(f"{path} is not a {what}: manifest.json describes something else")
     if manifest.get("version") != version:
         raise StorageError(f"{path} has version {manifest.get('version')!r}, this release reads version {version}")
     files = manifest.get("files")

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import json
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,16 @@ def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
     return hashed.hexdigest()
 
 
+def sources() -> str:
+    """Of the code that trains: networks of another version of it may have other bits."""
+    hashed = hashlib.sha256()
+    folder = resources.files("runoff.torch")
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            hashed.update(f"{file.name} ".encode() + file.read_bytes())
+    return hashed.hexdigest()
+
+
 class Identities:
     """The identities of the networks of one trainer."""
 
@@ -97,6 +108,7 @@ class Identities:
             list(trainer.shape),
             trainer.n_classes,
             runoff.__version__,
+            sources(),
             architecture(trainer.network, trainer.shape, trainer.n_classes),
             behaviour(trainer.network, trainer.shape, trainer.n_classes),
         ]
@@ -188,6 +200,11 @@ class Checkpoints:
         except (SafetensorError, OSError) as error:
             raise CheckpointError(_unreadable(file, error)) from None
         return metadata.get("identity") == identity and metadata.get("asked") == (asked or "")
+
+    def seconds(self, member: int, seed: int) -> float:
+        """How long a network that is there took to train."""
+        with safe_open(self.file(member, seed), framework="pt") as opened:
+            return float((opened.metadata() or {}).get("seconds", 0))
 
     def put(self, trained: Trained, identity: str) -> Trained:
         """Write a network to a temporary file, sync, rename: it is there whole or not at all.

@@ -40,6 +40,15 @@ def settings_for(dataset: Dataset, name: str, recipe: Recipe, **given: Any) -> S
     return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=recipe.to_dict(), **given)
 
 
+def check(settings: Settings, dataset: Dataset, device: Any) -> None:
+    """Refuse what cannot be trained before anything is written."""
+    networks.get(settings.network)
+    devices.find(device)
+    inputs.suits(Recipe.from_dict(settings.recipe), _arranged(dataset.x_train[:1]))
+    if len(dataset.classes) < 2:
+        raise RunError(f"{dataset.name} must have at least 2 classes, got {len(dataset.classes)}")
+
+
 def about(dataset: Dataset) -> dict[str, Any]:
     """What a run's manifest says of its dataset."""
     return {
@@ -168,22 +177,24 @@ def _found(x: NDArray[Any], y: NDArray[Any], images: NDArray[Any], labels: NDArr
 def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: bool | None) -> dict[str, Any]:
     """Train what is missing, then write ballots, labels and spread. Interrupted at any point, the next call goes on."""
     started = time.perf_counter()
-    seconds: dict[str, float] = {}
-    if any(work.store.file(job.member, job.seed).exists() for job in work.missing):  # they are going to be replaced
-        run.replace([], "ballots-", "certificates/", "members/")
+    for leftover in _files.leftovers(work.store.path):  # of a kill
+        leftover.unlink(missing_ok=True)
+    run.settle_seeds(n_seeds)
+    if work.missing:  # what rests on them is of other networks
+        run.forget(min(job.seed for job in work.missing))
     found = len(work.jobs) - len(work.missing)
     training = work.trainer.train(work.missing, work.asked) if work.missing else iter(())
     refused = []
     for trained in shown(training, "training networks", len(work.missing), found, progress):
         work.store.put(trained, work.names[trained.member, trained.seed])
-        seconds[f"{trained.member}-{trained.seed}"] = round(trained.seconds, 3)
         if trained.refused:
             refused.append(f"member {trained.member}: {trained.refused}")
     took = time.perf_counter() - started
     _write_ballots(run, work, dataset, n_seeds)
     timings = _timings(run)
-    timings["networks"].update(seconds)
+    timings["networks"] |= {f"{m}-{s}": work.store.seconds(m, s) for m, s in work.names}
     timings["training"] = round(timings["training"] + took, 3)
+    timings["timed"] += len(work.missing)
     with _files.written_whole(run.path / "timings.json") as file:
         json.dump(timings, file, indent=1)
     run.manifest["device"] = devices.describe(work.trainer.device)
@@ -191,16 +202,20 @@ def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: boo
     run.manifest["versions"] |= {"torch": torch.__version__, "python": platform.python_version()}
     run.manifest["member_sizes"] = [len(own) for own in work.rows]
     members = [str(work.store.file(*key).relative_to(run.path)) for key in sorted(work.names)]
-    run.replace([f"ballots-{n_seeds}.npy", "labels.npy", "spread.npy", "timings.json", *members], "members/")
+    run.replace([f"ballots-{n_seeds}.npy", "labels.npy", "spread.npy", *members], "members/", "timings.json")
     return {"trained": len(work.missing), "found": found, "seconds": round(took, 3), "refused": refused}
 
 
 def _timings(run: Run) -> dict[str, Any]:
     try:
         timings = json.loads((run.path / "timings.json").read_text())
-        return {"networks": dict(timings["networks"]), "training": float(timings["training"])}
+        return {
+            "networks": dict(timings["networks"]),  # seconds of each, beside others
+            "training": float(timings["training"]),  # seconds of all that commands which came to their end trained,
+            "timed": int(timings["timed"]),  # so many
+        }
     except (OSError, ValueError, KeyError, TypeError):
-        return {"networks": {}, "training": 0.0}
+        return {"networks": {}, "training": 0.0, "timed": 0}
 
 
 def ballots(work: Work, n_classes: int, seeds: Iterable[int]) -> NDArray[Any]:
