@@ -8,11 +8,23 @@ import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any, cast
 
 # Whatever reading a damaged or hostile archive may bring about.
-BROKEN = (OSError, EOFError, ValueError, RuntimeError, MemoryError, struct.error, zlib.error, zipfile.BadZipFile)
+BROKEN = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,  # NotImplementedError too: a compression that zipfile does not know
+    MemoryError,
+    OverflowError,
+    struct.error,
+    zlib.error,
+    LZMAError,
+    zipfile.BadZipFile,
+)
 
 BLOCK = 512  # of a tar file
 CHUNK = 2**20
