@@ -44,7 +44,9 @@ def open_array(path: str | Path) -> NDArray[Any]:
             f"{path} is truncated: its header promises {expected} bytes, the file has {size}; copy it again"
         )
     try:
-        mapped: NDArray[Any] = np.empty(shape, dtype) if 0 in shape else np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped: NDArray[Any] = (
+            np.empty(shape, dtype) if 0 in shape else np.load(path, mmap_mode="r", allow_pickle=False)
+        )
     except (ValueError, OverflowError):  # more dimensions, or larger ones, than an array can have
         raise ValueError(foreign) from None
     return mapped

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from runoff._files import read_header, written_whole
 from runoff.datasets._archives import BROKEN
-from runoff.datasets._errors import DatasetError
+from runoff.datasets._errors import DatasetError, MissingError
 
 CHUNK = 2**24
 
@@ -35,6 +35,8 @@ def read(
     except DatasetError:
         raise
     except BROKEN as error:
+        if isinstance(error, OSError) and error.errno:
+            raise MissingError(f"{path} cannot be read: {error.strerror}") from None
         raise DatasetError(f"{path} cannot be read as a .npz file: {error}") from None
     return arrays
 
