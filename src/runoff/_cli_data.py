@@ -132,7 +132,7 @@ def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
                 if not dataset.classes_fixed:
                     _say(
                         f"{name}: its classes were taken from its samples, so one more sample could add a class; to "
-                        "train on it, name them by --classes, by classes in the .npz file or by classes.txt in the folder"
+                        "train on it, name them by --classes, by classes in the .npz file or classes.txt in the folder"
                     )
         except (datasets.DatasetError, ImportError) as error:
             row["error"] = str(error)
