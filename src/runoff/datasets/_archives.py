@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import struct
 import zipfile
@@ -28,6 +29,11 @@ BROKEN = (
 
 BLOCK = 512  # of a tar file
 CHUNK = 2**20
+
+
+def is_refusal(error: OSError) -> bool:
+    """Whether the system keeps the file back. A place that no file has (EINVAL) is what a damaged one asks for."""
+    return error.errno not in (None, errno.EINVAL)
 
 
 def read_bounded(path: Path, most: int) -> bytes:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._files import read_header, written_whole
-from runoff.datasets._archives import BROKEN
+from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.datasets._errors import DatasetError, MissingError
 
 CHUNK = 2**24
@@ -35,7 +35,7 @@ def read(
     except DatasetError:
         raise
     except BROKEN as error:
-        if isinstance(error, OSError) and error.errno:
+        if isinstance(error, OSError) and is_refusal(error):
             raise MissingError(f"{path} cannot be read: {error.strerror}") from None
         raise DatasetError(f"{path} cannot be read as a .npz file: {error}") from None
     return arrays
