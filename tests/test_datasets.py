@@ -2,6 +2,7 @@
 
 import builtins
 import dataclasses
+import errno
 import gzip
 import hashlib
 import io
@@ -9,12 +10,14 @@ import json
 import os
 import pickle
 import socket
+import stat
 import struct
 import subprocess
 import sys
 import tarfile
 import threading
 import zipfile
+from contextlib import nullcontext
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,7 +29,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from runoff import cli, datasets, hashing
+from runoff import _files, cli, datasets, hashing
 from runoff.datasets import _archives, _catalogue, _fetch, _gtsrb, _npz, _pickles, _places
 
 RNG = np.random.default_rng(0)
@@ -203,8 +206,50 @@ def test_names_and_paths_that_are_none():
         datasets.load("cifar11")
     with pytest.raises(datasets.DatasetError, match="size is for folders of images, got it with 'digits'"):
         datasets.load("digits", size=(4, 4))
+    with pytest.raises(datasets.DatasetError, match="classes is for your own data, those of 'digits' are known: leave"):
+        datasets.load("digits", classes=10)
     with pytest.raises(datasets.DatasetError, match="must be one of digits, mnist, cifar10, gtsrb, got 'cifar11'"):
         datasets.located("cifar11")
+
+
+def told_of(call, *arguments):
+    """The sentence of the error."""
+    with pytest.raises(datasets.DatasetError) as told:
+        call(*arguments)
+    assert "\n" not in str(told.value)
+    return str(told.value)
+
+
+def test_paths_that_the_system_does_not_know():
+    nobody = "'~nobody-at-all/x' begins with a home directory that nobody has: write it out"
+    assert told_of(datasets.load, "~nobody-at-all/x") == nobody
+    assert told_of(datasets.load, Path("~nobody-at-all/x")) == nobody
+    assert told_of(datasets.located, "mnist", "~nobody-at-all/x") == nobody
+    assert told_of(datasets.fetch, "mnist", "~nobody-at-all/x") == nobody
+    long = "x" * 300
+    assert told_of(datasets.load, long) == f"{long} cannot be read: File name too long"
+    for call in (datasets.load, datasets.located):
+        assert told_of(call, "mnist", long).endswith(" cannot be read: File name too long")
+    assert f"{long}/mnist cannot be made (File name too long); run" in told_of(datasets.fetch, "mnist", long)
+
+
+def test_what_may_not_be_read_is_told(tmp_path, monkeypatch):
+    np.savez("mine.npz", **own_arrays())
+    picture(tmp_path / "mine/train/a/0.png", images(4, 4))
+
+    def denied(path, *_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(builtins, "open", denied)
+        patched.setattr(io, "open", denied)
+        assert told_of(datasets.load, "mine.npz") == "mine.npz cannot be read: Permission denied"
+    monkeypatch.setattr(Path, "iterdir", denied)
+    result = run("check", "mine", "digits", "--json")
+    assert result.exit_code == 1
+    assert [row["ok"] for row in json.loads(result.stdout)] == [False, True]
+    assert json.loads(result.stdout)[0]["error"] == "mine/train cannot be read: Permission denied"
+    assert result.stderr == "Error: mine/train cannot be read: Permission denied\n"
 
 
 # Digits
@@ -825,6 +870,13 @@ def test_zip_files_that_are_none(signs, tmp_path):
         path.write_bytes(wrong)
         with pytest.raises(datasets.IntegrityError):
             datasets.load("gtsrb", tmp_path)
+    truth = tmp_path / "GTSRB_Final_Test_GT.zip"
+    with zipfile.ZipFile(truth, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("GT-final_test.csv", RNG.bytes(1000))
+    packed = truth.read_bytes()
+    truth.write_bytes(packed[:60] + b"\xaa" * 100 + packed[160:])
+    with pytest.raises(datasets.IntegrityError, match="Corrupt input data"):
+        datasets.load("gtsrb", tmp_path)
 
 
 def test_only_the_archives_that_are_missing_are_named(signs, tmp_path):
@@ -859,8 +911,77 @@ def test_an_npz_file(save):
     dataset = datasets.load("mine.npz")
     same(dataset, *(arrays[name] for name in ("x_train", "y_train", "x_test", "y_test")))
     assert (dataset.name, dataset.classes) == ("mine.npz", ("0", "1", "2"))
+    assert not dataset.classes_fixed
     save("mine.npz", **arrays, classes=np.array(["a", "b", "c", "d"]))
-    assert datasets.load(Path("mine.npz")).classes == ("a", "b", "c", "d")
+    named = datasets.load(Path("mine.npz"))
+    assert named.classes == ("a", "b", "c", "d")
+    assert named.classes_fixed
+    assert named.fingerprint == dataset.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("classes", "names"),
+    [
+        (3, ("0", "1", "2")),
+        (np.int64(12), tuple(map(str, range(12)))),
+        (["a", "b", "c"], ("a", "b", "c")),
+        (np.array(["a", "b", "c", "d"]), ("a", "b", "c", "d")),
+    ],
+)
+def test_classes_that_are_decided_beforehand(classes, names):
+    """The number of outputs does not follow from the samples."""
+    np.savez("mine.npz", **own_arrays())
+    dataset = datasets.load("mine.npz", classes=classes)
+    assert dataset.classes == names
+    assert all(type(name) is str for name in dataset.classes)
+    assert dataset.classes_fixed
+    np.savez("mine.npz", **own_arrays(y_train=np.array([0, 2, 1, 1, 30])))
+    assert not datasets.load("mine.npz").classes_fixed
+    with pytest.raises(datasets.DatasetError, match=f"y_train must be classes 0 to {len(names) - 1}, got 30"):
+        datasets.load("mine.npz", classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (0, "classes must be from 1 to 65536, got 0"),
+        (10**9, "classes must be from 1 to 65536, got 1000000000"),
+        ([], "classes must have from 1 to 65536 names, got 0"),
+        (True, "classes must be a number of classes or a list of their names, got True"),
+        (3.0, "classes must be a number of classes or a list of their names, got 3.0"),
+        ("abc", "classes must be a number of classes or a list of their names, got 'abc'"),
+        ({"a": 0, "b": 1, "c": 2}, "classes must be a number of classes or a list of their names, got {"),
+        (np.array([["a", "b", "c"]]), "classes must be a number of classes or a list of their names, got array"),
+        (range(3), "classes must be names, which are texts, got 0 of type int"),
+        ([["a"], "b", "c"], "classes must be names, which are texts, got ['a'] of type list"),
+        (["a", "b", "a"], "classes must have different names, got 'a' twice: remove one of them"),
+        (["a", " ", "c"], "classes must have no empty names, got one in place 2: remove it"),
+    ],
+)
+def test_classes_that_will_not_do(classes, message, tmp_path):
+    np.savez("mine.npz", **own_arrays())
+    picture(tmp_path / "mine/train/a/0.png", images(4, 4))
+    picture(tmp_path / "mine/test/a/0.png", images(4, 4))
+    for path in ("mine.npz", "mine"):
+        with pytest.raises(datasets.DatasetError) as told:
+            datasets.load(path, classes=classes)
+        assert str(told.value).startswith(message)
+
+
+def test_classes_must_agree_with_those_that_are_stored(tmp_path):
+    names = ["a", "b", "c"]
+    np.savez("mine.npz", **own_arrays(classes=np.array(names)))
+    picture(tmp_path / "mine/train/a/0.png", images(4, 4))
+    picture(tmp_path / "mine/test/c/0.png", images(4, 4))
+    (tmp_path / "mine/classes.txt").write_text("a\nb\nc\n")
+    for path, where in (("mine.npz", "the classes in mine.npz"), ("mine", "mine/classes.txt")):
+        for classes in (None, names, 3):
+            dataset = datasets.load(path, classes=classes)
+            assert (dataset.classes, dataset.classes_fixed) == (("a", "b", "c"), True)
+        for classes, told in ((4, "4 of them in place of 3"), (["a", "c", "b"], "'c' in place of 'b'")):
+            with pytest.raises(datasets.DatasetError) as error:
+                datasets.load(path, classes=classes)
+            assert str(error.value) == f"classes must agree with {where}, got {told}: leave classes out"
 
 
 def test_an_npz_file_of_another_program():
@@ -890,6 +1011,8 @@ def test_an_npz_file_of_another_program():
         ({"y_train": np.zeros(0, int)}, "y_train must be whole numbers"),
         ({"classes": np.arange(3)}, "classes must be a list of texts, got int64"),
         ({"classes": np.array(["a", "b"])}, "y_train must be classes 0 to 1, got 2"),
+        ({"classes": np.array(["a", "b", "a"])}, "mine.npz: classes must have different names, got 'a' twice"),
+        ({"classes": np.array(["a", "", "b"])}, "mine.npz: classes must have no empty names, got one in place 2"),
     ],
 )
 def test_npz_files_that_will_not_do(changes, message):
@@ -913,14 +1036,96 @@ def test_damaged_npz_files():
             datasets.load("mine.npz")
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
         stored = {name: archive.read(name) for name in archive.namelist()}
-    for n, message in ((9, "is damaged: x_train promises 108 bytes and has fewer"), (4, "more bytes than it promises")):
+    for n, message in (
+        (9, "is damaged: x_train promises 108 bytes and has fewer"),
+        (4, "more bytes than it promises"),
+        (-5, "cannot be read as a .npz file: it has a header of version"),
+        (f"0, {2**70}", "cannot be read as a .npz file: "),
+    ):
         wrong = stored["x_train.npy"].replace(b"'shape': (5, 3, 4)", f"'shape': ({n}, 3, 4)".encode())
         with zipfile.ZipFile("mine.npz", "w") as archive:
             for name, data in (stored | {"x_train.npy": wrong}).items():
                 archive.writestr(name, data)
         with pytest.raises(datasets.DatasetError, match=message):
             datasets.load("mine.npz")
+    for offset in (2**62, 2**63):  # further than a file can be
+        with zipfile.ZipFile("mine.npz", "w") as archive:
+            for name, data in stored.items():
+                archive.writestr(name, data)
+            archive.infolist()[0].header_offset = offset
+        with pytest.raises(datasets.DatasetError, match=r"mine.npz cannot be read as a .npz file"):
+            datasets.load("mine.npz")
     assert not Path("owned").exists()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damaged_npz_files_of_every_compression(method):
+    """Some bytes of the first array, then each byte that says how it is compressed."""
+    arrays = own_arrays(x_train=images(5, 30, 40), x_test=images(2, 30, 40))  # of more than one read
+    with zipfile.ZipFile("mine.npz", "w", method) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w") as file:
+                np.lib.format.write_array(file, array)
+    whole = Path("mine.npz").read_bytes()
+    same(datasets.load("mine.npz"), *arrays.values())
+    end = whole.index(b"PK\x03\x04", 4)
+    central = whole.index(b"PK\x01\x02")
+    refused = []
+    places = [*range(30, 200), *range(200, end, 97), *range(central, central + 46)]
+    for i in places:
+        damaged = bytearray(whole)
+        damaged[i] ^= 0x55
+        Path("mine.npz").write_bytes(damaged)
+        try:
+            datasets.load("mine.npz")
+        except datasets.DatasetError as error:
+            refused.append(str(error))
+    assert len(refused) > len(places) // 2
+    assert {told.split()[0] for told in refused} <= {"mine.npz", "mine.npz:"}
+
+
+HEADER = "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }"
+
+
+def npy_file(header, data=bytes(48), version=1):
+    text = header.encode("latin-1")
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    Path("array.npy").write_bytes(b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H", len(text)) + text + data)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (HEADER.replace("}", ""), "must be a .npy file as numpy.save writes it, got something else"),
+        (HEADER.replace("(2", "(-2"), "must be a .npy file as numpy.save writes it"),
+        (HEADER.replace("(2", "(-2, -1"), "must be a .npy file as numpy.save writes it"),
+        (HEADER.replace("(2", "(True"), "must be a .npy file as numpy.save writes it"),
+        (HEADER.replace("(2", f"(0, {2**70}"), "must be a .npy file as numpy.save writes it"),
+        (HEADER.replace("(2", f"({'1, ' * 70} 2"), "must be a .npy file as numpy.save writes it"),
+        (HEADER.replace("(2", f"({2**70}"), "is truncated: its header promises "),
+        (HEADER.replace("{", "{[]: 0, "), "must be a .npy file as numpy.save writes it"),
+        (HEADER.replace("{", "{0: 0, "), "must be a .npy file as numpy.save writes it"),
+        (HEADER.replace("'<f8'", "('<f8',)"), "must be a .npy file as numpy.save writes it"),
+        (HEADER.replace("'<f8'", "'|V0'"), "must hold numbers, got values of no bytes: save a plain array"),
+        (HEADER.replace("'<f8'", "'|O'"), "must hold numbers, got pickled objects, which are never loaded"),
+    ],
+)
+def test_headers_that_will_not_do(header, message):
+    npy_file(header)
+    with pytest.raises(ValueError, match=r"^array.npy ") as told:
+        _files.open_array("array.npy")
+    assert str(told.value).startswith(f"array.npy {message}")
+    assert "\n" not in str(told.value)
+
+
+def test_headers_that_will_do():
+    npy_file(HEADER)
+    np.testing.assert_array_equal(_files.open_array("array.npy"), np.zeros((2, 3)))
+    npy_file(HEADER.replace("(2", "(0"), b"")
+    assert _files.open_array("array.npy").shape == (0, 3)
+    npy_file(HEADER, version=9)
+    with pytest.raises(ValueError, match=r"array.npy must be a .npy file as numpy.save writes it"):
+        _files.open_array("array.npy")
 
 
 def picture(path, pixels, **options):
@@ -945,6 +1150,7 @@ def test_a_folder_of_images(tmp_path, monkeypatch):
     (folder / "train/cat/z.png").symlink_to(tmp_path / "outside/a.png")
     dataset = datasets.load(folder)
     assert (dataset.name, dataset.classes) == ("mine", ("cat", "dog", "empty"))
+    assert not dataset.classes_fixed
     same(dataset, np.stack(cat + dog), [0, 0, 0, 1, 1], np.stack(tests), [1])
     listed = Path.iterdir
     monkeypatch.setattr(Path, "iterdir", lambda path: sorted(listed(path), reverse=True))
@@ -1004,6 +1210,129 @@ def test_folders_that_will_not_do(tmp_path):
     (tmp_path / "test/b/0.png").unlink()
     with refused(match="test must hold images in folders named by class, got none"):
         datasets.load(tmp_path)
+
+
+def two_pictures(tmp_path):
+    return picture(tmp_path / "train/cat/0.png", images(4, 4)), picture(tmp_path / "test/dog/0.png", images(4, 4))
+
+
+@pytest.mark.parametrize("text", ["dog\nbird\ncat\n", "dog\nbird\ncat", "\ufeffdog\r\nbird \r\n cat\r\n"])
+def test_a_folder_with_a_list_of_its_classes(tmp_path, text):
+    cat, dog = two_pictures(tmp_path)
+    (tmp_path / "classes.txt").write_bytes(text.encode())
+    dataset = datasets.load(tmp_path)  # no folder for birds, none for dogs in train
+    assert (dataset.classes, dataset.classes_fixed) == (("dog", "bird", "cat"), True)
+    same(dataset, cat[None], [2], dog[None], [0])
+    for part in ("train", "test"):
+        (tmp_path / part / "eel").mkdir()
+        with pytest.raises(datasets.DatasetError, match=f"has the folder {part}/eel, which is none of its 3 classes: "):
+            datasets.load(tmp_path)
+        (tmp_path / part / "eel").rmdir()
+    (tmp_path / "classes.txt").unlink()
+    given = datasets.load(tmp_path, classes=["dog", "bird", "cat"])
+    assert (given.fingerprint, given.classes_fixed) == (dataset.fingerprint, True)
+
+
+def test_numbered_folders(tmp_path):
+    picture(tmp_path / "train/10/0.png", images(4, 4))
+    picture(tmp_path / "train/2/0.png", images(4, 4))
+    picture(tmp_path / "test/9/0.png", images(4, 4))
+    dataset = datasets.load(tmp_path, classes=11)
+    assert (dataset.y_train.tolist(), dataset.y_test.tolist()) == ([2, 10], [9])
+    with pytest.raises(datasets.DatasetError, match="has the folder train/10, which is none of its 10 classes"):
+        datasets.load(tmp_path, classes=10)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "must have no empty names, got one in place 1"),
+        (b"cat\n\ndog\n", "must have no empty names, got one in place 2"),
+        (b"cat\n \ndog\n", "must have no empty names, got one in place 2"),
+        (b"cat\ndog\ncat\n", "must have different names, got 'cat' twice"),
+        (b"cat\nd\xffg\n", "must be text in UTF-8, got other bytes at 5: save it as UTF-8"),
+        (b"cat\ndog\n" + b"x" * 2**22, "cannot be read: classes.txt has more than 4194304 bytes"),
+        (b"\n".join(b"%d" % i for i in range(65537)), "must have from 1 to 65536 names, got 65537"),
+    ],
+)
+def test_lists_of_classes_that_will_not_do(tmp_path, data, message):
+    two_pictures(tmp_path)
+    (tmp_path / "classes.txt").write_bytes(data)
+    assert told_of(datasets.load, tmp_path).startswith(f"{tmp_path}/classes.txt {message}")
+
+
+def test_a_list_of_classes_leads_nowhere_else(tmp_path):
+    folder = tmp_path / "mine"
+    cat, dog = two_pictures(folder)
+    picture(tmp_path / "secret/0.png", images(4, 4))
+    (folder / "test/cat").symlink_to(tmp_path / "secret")
+    names = ["cat", "dog", "../../secret", str(tmp_path / "secret")]
+    same(datasets.load(folder, classes=names), cat[None], [0], dog[None], [1])
+    (tmp_path / "names").write_text("cat\ndog\n")
+    for link in (tmp_path / "names", tmp_path / "nothing"):
+        (folder / "classes.txt").symlink_to(link)
+        assert "classes.txt must be a plain file with the name of one class a line" in told_of(datasets.load, folder)
+        (folder / "classes.txt").unlink()
+    (folder / "classes.txt").mkdir()
+    assert "classes.txt must be a plain file with the name of one class a line" in told_of(datasets.load, folder)
+
+
+# Files
+
+
+def test_a_rename_is_synced_too(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def note(descriptor):
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink(), (tmp_path / "a").exists()))
+        fsync(descriptor)
+
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("needs /proc")
+    monkeypatch.setattr(os, "fsync", note)
+    with _files.written_whole(tmp_path / "a") as file:
+        file.write("all of it")
+    (temporary, early), (folder, late) = synced
+    assert (temporary.parent, early, folder, late) == (tmp_path, False, tmp_path, True)
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_directories_that_cannot_be_synced(tmp_path, monkeypatch, number, told):
+    fsync = os.fsync
+
+    def partly(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, "not here")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", partly)
+    with (
+        pytest.raises(OSError, match="not here") if told else nullcontext(),
+        _files.written_whole(tmp_path / "a") as file,
+    ):
+        file.write("all of it")
+    assert (tmp_path / "a").read_text() == "all of it"
+    assert _files.leftovers(tmp_path) == []
+
+
+def test_what_a_killed_program_leaves_is_found(tmp_path):
+    code = "import os, sys; from runoff import _files\nopen = [_files.written_whole(name) for name in sys.argv[1:]]\n"
+    code += "for one in open: one.__enter__()\nos.kill(os.getpid(), 9)"
+    (tmp_path / "inner").mkdir()
+    names = ["manifest.json", "a\nb", "inner/x"]
+    subprocess.run([sys.executable, "-c", code, *(tmp_path / name for name in names)], check=False)
+    others = ["manifest.json", ".hidden", ".manifest.json.original", ".vimrc.abcdefgh", ".x.abcdefg.runoff-tmp"]
+    others += ["x.abcdefgh.runoff-tmp", ".x.ABCDEFGH.runoff-tmp", ".x.abcdefgh.runoff-tmp~"]
+    for name in others:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".d.abcdefgh.runoff-tmp").mkdir()
+    (tmp_path / ".l.abcdefgh.runoff-tmp").symlink_to(tmp_path / "manifest.json")
+    found = _files.leftovers(tmp_path)
+    assert sorted(file.name[: -len(".abcdefgh.runoff-tmp")] for file in found) == [".a\nb", ".manifest.json"]
+    for file in found:
+        file.unlink()
+    assert _files.leftovers(str(tmp_path)) == []
+    assert len(_files.leftovers(tmp_path / "inner")) == 1
 
 
 # Fetching
@@ -1135,6 +1464,27 @@ def test_a_part_that_is_complete_or_too_long(server, tmp_path, beyond):
     (tmp_path / "mnist" / f"{FIRST}.part").write_bytes(server.files[FIRST] + beyond)
     datasets.fetch("mnist", tmp_path, url_base=server.address)
     assert fetched(tmp_path) == server.files
+
+
+@pytest.mark.parametrize("n", [1, 1000, 299999])
+def test_a_part_of_something_else_is_not_the_servers_fault(server, tmp_path, n):
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / f"{FIRST}.part").write_bytes(bytes(n))
+    result = run("fetch", "mnist", "--data-dir", tmp_path, "--url-base", server.address)
+    assert result.exit_code == 0, result.stderr
+    assert fetched(tmp_path) == server.files
+    assert server.asked == [f"bytes={n}-", None, None, None, None]
+
+
+def test_a_wrong_server_is_asked_from_zero_once(server, tmp_path):
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / f"{FIRST}.part").write_bytes(server.files[FIRST][:1000])
+    server.files[FIRST] = bytes(300000)
+    server.habits = ["", "break"]
+    with pytest.raises(datasets.IntegrityError, match=r"is not the official file: .* get it from elsewhere"):
+        datasets.fetch("mnist", tmp_path, url_base=server.address)
+    assert server.asked == ["bytes=1000-", None, "bytes=150000-"]
+    assert fetched(tmp_path) == {}
 
 
 def test_a_wrong_checksum_is_refused_and_the_part_removed(server, tmp_path):
@@ -1276,10 +1626,58 @@ def test_the_list(mnist, tmp_path):
     }  # fmt: skip
     result = run("list", "--data-dir", tmp_path)
     assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1] == f"looked in {tmp_path}"
     assert "1,437" in result.stdout
     assert "48x48x3" in result.stdout
     assert result.stdout.count("missing") == 2
     assert str(tmp_path / "MNIST" / "raw") in result.stdout
+
+
+def test_paths_are_printed_as_they_are(mnist, tmp_path, monkeypatch):
+    """Neither taken for colours nor cut into lines."""
+    monkeypatch.setenv("COLUMNS", "40")
+    folder = tmp_path / "a-rather-long-directory-name-of-somebody" / "q[/red]"
+    put_mnist(folder, mnist)
+    np.savez(folder / "mine.npz", **own_arrays())
+    assert run("list", "--data-dir", folder).stdout.splitlines()[2].endswith(f"  {folder}")
+    assert f"from {folder}, fingerprint " in run("check", "mnist", "--data-dir", folder).stdout
+    right, classes = run("check", folder / "mine.npz").stdout.splitlines()
+    assert right.startswith(f"{folder}/mine.npz: right, Dataset('mine.npz'")
+    assert classes.startswith(f"{folder}/mine.npz: its classes were taken from its samples, so one more sample could")
+    assert f"Error: {folder} must be a folder of images" in run("check", folder).stderr
+    np.savez(folder / "mine.npz", **own_arrays(classes=np.array(["a", "b", "c"])))
+    assert len(run("check", folder / "mine.npz").stdout.splitlines()) == 1
+
+
+def test_a_path_that_is_no_text(tmp_path):
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    try:
+        Path(folder).mkdir()
+    except OSError:
+        pytest.skip("this file system knows text only")
+    np.savez(f"{folder}/mine.npz", **own_arrays())
+    command = [sys.executable, "-m", "runoff", "data", "check", f"{folder}/mine.npz"]
+    strict = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(command, capture_output=True, text=True, env=strict, check=True)
+    assert f"from {tmp_path}/?/mine.npz, fingerprint " in done.stdout
+
+
+def test_a_data_directory_that_is_not_there(tmp_path):
+    nowhere = tmp_path / "nowhere"
+    result = run("list", "--data-dir", nowhere)
+    assert (result.exit_code, result.stdout.count("missing")) == (0, 3)
+    assert result.stdout.splitlines()[-1] == f"looked in {nowhere}, which is no folder"
+    assert [row["found"] for row in json.loads(run("list", "--json", "--data-dir", nowhere).stdout)][1:] == [None] * 3
+    result = run("check", "--data-dir", nowhere)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"Error: {nowhere} is not there: name the folder that the datasets are in\n"
+    assert run("check", "digits", "--data-dir", nowhere).exit_code == 0
+    for command in ("list", "check"):
+        for odd in ("~nobody-at-all", "x" * 300):
+            result = run(command, "--data-dir", odd)
+            assert result.exit_code in (1, 2)
+            assert result.stderr.startswith("Error: ")
+            assert len(result.stderr.splitlines()) == 1
 
 
 def test_the_check(mnist, tmp_path):
@@ -1296,7 +1694,7 @@ def test_the_check(mnist, tmp_path):
     assert missing["error"].startswith("cifar10 is missing in ")
     assert found == {
         "name": "mnist", "ok": True, "found": str(tmp_path), "train": 6, "test": 3, "shape": [5, 4], "classes": 10,
-        "fingerprint": fingerprint,
+        "classes_fixed": True, "fingerprint": fingerprint,
     }  # fmt: skip
     damage_mnist("pixel", tmp_path)
     assert run("check", "cifar10", "mnist", "--data-dir", tmp_path).exit_code == 4

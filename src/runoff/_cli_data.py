@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
-from rich.table import Table
-from rich.text import Text
 
 if TYPE_CHECKING:
     from runoff.datasets import Dataset
@@ -29,6 +27,11 @@ def _failed(error: Exception) -> click.exceptions.Exit:
     """Tell an error in one sentence; the exit code fits it."""
     click.echo(f"Error: {error}", err=True)
     return click.exceptions.Exit(_exit_code(error))
+
+
+def _say(line: str) -> None:
+    """Print a line as it is. What is no UTF-8 in a path cannot be printed, and is no reason to break off."""
+    click.echo(line.encode("utf-8", "replace").decode("utf-8"))
 
 
 def _exit_code(error: Exception) -> int:
@@ -59,6 +62,7 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     Example: runoff data list
     """
     from runoff import datasets
+    from runoff.datasets._places import data_directory
 
     try:
         rows = [_row(name, datasets.located(name, data_dir)) for name in datasets.NAMES]
@@ -67,15 +71,18 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table()
-    for heading in ("name", "train", "test", "image", "classes"):
-        table.add_column(heading, justify="left" if heading == "name" else "right", no_wrap=True)
-    table.add_column("found in", overflow="fold")
+    lines = [("name", "train", "test", "image", "classes", "found in")]
     for row in rows:
         size = "x".join(map(str, row["shape"]))
-        numbers = (f"{row[part]:,}" for part in ("train", "test"))
-        table.add_row(row["name"], *numbers, size, str(row["classes"]), Text(row["found"] or "missing"))
-    Console().print(table)
+        numbers = (f"{row['train']:,}", f"{row['test']:,}", size, f"{row['classes']}")
+        lines.append((row["name"], *numbers, row["found"] or "missing"))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for name, *inner, found in lines:  # a path stays on its line, however long, to be copied
+        padded = (f"{cell:>{width}}" for cell, width in zip(inner, widths[1:-1], strict=True))
+        _say("  ".join([f"{name:<{widths[0]}}", *padded, found]))
+    if any(row["found"] is None for row in rows):
+        root = data_directory(data_dir)
+        _say(f"looked in {root}" if root.is_dir() else f"looked in {root}, which is no folder")
 
 
 def _row(name: str, found: str | None) -> dict[str, Any]:
@@ -105,20 +112,28 @@ def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
     Example: runoff data check mnist cifar10
     """
     from runoff import datasets
+    from runoff.datasets._places import data_directory
 
     rows, codes = [], []
     try:
-        names = names or tuple(name for name in datasets.NAMES if datasets.located(name, data_dir))
+        found_names = tuple(name for name in datasets.NAMES if not names and datasets.located(name, data_dir))
+        if not names and data_dir is not None and not data_directory(data_dir).is_dir():
+            raise datasets.MissingError(f"{data_dir} is not there: name the folder that the datasets are in")
     except datasets.DatasetError as error:
         raise _failed(error) from None
-    for name in names:
+    for name in names or found_names:
         row: dict[str, Any] = {"name": name, "ok": False}
         try:
             dataset = datasets.load(name, data_dir)
             found = datasets.located(name, data_dir) if name in datasets.NAMES else name
             row |= {"ok": True, "found": found} | _described(dataset)
             if not as_json:
-                click.echo(f"{name}: right, {dataset!r} from {found}, fingerprint {row['fingerprint']}")
+                _say(f"{name}: right, {dataset!r} from {found}, fingerprint {row['fingerprint']}")
+                if not dataset.classes_fixed:
+                    _say(
+                        f"{name}: its classes were taken from its samples, so one more sample could add a class; to "
+                        "train on it, name them by --classes, by classes in the .npz file or classes.txt in the folder"
+                    )
         except (datasets.DatasetError, ImportError) as error:
             row["error"] = str(error)
             codes.append(_failed(error).exit_code)
@@ -135,6 +150,7 @@ def _described(dataset: Dataset) -> dict[str, Any]:
         "test": len(dataset.x_test),
         "shape": list(dataset.x_train.shape[1:]),
         "classes": len(dataset.classes),
+        "classes_fixed": dataset.classes_fixed,
         "fingerprint": dataset.fingerprint,
     }
 
@@ -168,4 +184,4 @@ def fetch(name: str, data_dir: Path | None, url_base: str | None) -> None:
     if not files:
         click.echo(f"{name} comes with scikit-learn: there is nothing to fetch")
     for file in files:
-        click.echo(f"{file}: right by its checksum")
+        _say(f"{file}: right by its checksum")

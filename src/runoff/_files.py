@@ -1,6 +1,8 @@
 """Files: arrays read without trusting them, results written whole or not at all."""
 
+import errno
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,44 +13,68 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the .npy format
+
+UNFINISHED = ".runoff-tmp"
+_TEMPORARY = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)  # as tempfile.mkstemp names them
+
+# What a system says that cannot sync a directory. Any other error is one.
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
+
 
 def open_array(path: str | Path) -> NDArray[Any]:
     """Memory-map a .npy file of plain numbers, after checking that all of it is there. Never unpickles."""
     path = Path(path)
+    foreign = f"{path} must be a .npy file as numpy.save writes it, got something else"
     try:
         with path.open("rb") as file:
-            shape, dtype, start = _header(file, path)
+            shape, _, dtype = read_header(file)
+            start, size = file.tell(), os.fstat(file.fileno()).st_size
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ValueError(foreign) from None
     if dtype.hasobject:
         raise ValueError(f"{path} must hold numbers, got pickled objects, which are never loaded: save a plain array")
-    expected, size = start + dtype.itemsize * int(np.prod(shape, dtype=object)), path.stat().st_size
+    if not dtype.itemsize:
+        raise ValueError(f"{path} must hold numbers, got values of no bytes: save a plain array")
+    expected = start + dtype.itemsize * int(np.prod(shape, dtype=object))
     if size < expected:
         raise ValueError(
             f"{path} is truncated: its header promises {expected} bytes, the file has {size}; copy it again"
         )
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        mapped: NDArray[Any] = (
+            np.empty(shape, dtype) if 0 in shape else np.load(path, mmap_mode="r", allow_pickle=False)
+        )
+    except (ValueError, OverflowError):  # more dimensions, or larger ones, than an array can have
+        raise ValueError(foreign) from None
     return mapped
 
 
-def _header(file: IO[bytes], path: Path) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, dtype and where the data starts."""
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape of a .npy file's array, whether it is in Fortran order, and its dtype.
+
+    A header that NumPy would not have written is a ValueError.
+    """
     try:
         version = npy.read_magic(file)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read(file)
-    except ValueError:
-        raise ValueError(f"{path} must be a .npy file as numpy.save writes it, got something else") from None
-    return shape, dtype, file.tell()
+        shape, fortran, dtype = read(file)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # a header is Python source to NumPy, and breaks in as many ways
+        raise ValueError(f"it has a damaged header ({type(error).__name__})") from None
+    if version not in VERSIONS or not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"it has a header of version {version} and shape {shape}")
+    return shape, fortran, dtype
 
 
 @contextmanager
 def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
     """A file that appears under its name only when it is complete and on disk."""
     path = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
     how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
     try:
         with os.fdopen(descriptor, **how) as file:
@@ -62,6 +88,30 @@ def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    sync_directory(path.parent)
+
+
+def sync_directory(folder: Path) -> None:
+    """Put on disk what was renamed in a directory, where the system can: a file may be synced and its name not."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+
+
+def leftovers(folder: str | Path) -> list[Path]:
+    """The temporary files that `written_whole` left in a folder, itself only, when it was killed.
+
+    They look the same while they are being written: only who knows that nobody writes there may delete them.
+    """
+    folder = Path(folder)
+    found = [f for f in folder.iterdir() if _TEMPORARY.fullmatch(f.name) and f.is_file() and not f.is_symlink()]
+    return sorted(found)
 
 
 def write_array(path: str | Path, array: NDArray[Any]) -> None:

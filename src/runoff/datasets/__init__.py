@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from runoff.datasets._dataset import Dataset
 from runoff.datasets._errors import DatasetError, DownloadError, IntegrityError, MissingError
 from runoff.datasets._fetch import fetch
 from runoff.datasets._found import UnlikeError
-from runoff.datasets._places import data_directory
+from runoff.datasets._places import data_directory, expanded, reading
 
 __all__ = [
     "NAMES",
@@ -35,6 +36,7 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     *,
     size: tuple[int, int] | None = None,
+    classes: int | Sequence[str] | None = None,
 ) -> Dataset:
     """A dataset by name, checked against its official content, or the user's own by path.
 
@@ -43,20 +45,27 @@ def load(
 
     Paths: a .npz file with x_train, y_train, x_test, y_test, or a folder of images train/<class>/* and
     test/<class>/*, resized bilinearly to `size` = (height, width) where that is given.
+
+    `classes` is the number of classes or their names, decided before the samples were seen; an array `classes` in the
+    file or a classes.txt in the folder does the same. Where there is none of them the classes are taken from the
+    samples, and `classes_fixed` is False.
     """
-    path = Path(name_or_path).expanduser()
-    is_name = isinstance(name_or_path, str) and name_or_path in CATALOGUE
-    if size is not None and (is_name or not path.is_dir()):
-        raise DatasetError(f"size is for folders of images, got it with {os.fspath(name_or_path)!r}: leave it out")
-    if is_name:
-        return _official(named(str(name_or_path)), data_dir)
-    if path.is_dir():
-        return _folders.read_images(path, size)
-    if path.is_file():
-        return _folders.read_npz(path)
-    raise DatasetError(
-        f"{os.fspath(name_or_path)!r} is neither a dataset ({', '.join(CATALOGUE)}) nor a .npz file or folder of images"
-    )
+    given = os.fspath(name_or_path)
+    if isinstance(name_or_path, str) and name_or_path in CATALOGUE:
+        if size is not None:
+            raise DatasetError(f"size is for folders of images, got it with {given!r}: leave it out")
+        if classes is not None:
+            raise DatasetError(f"classes is for your own data, those of {given!r} are known: leave it out")
+        return _official(named(name_or_path), data_dir)
+    path = expanded(name_or_path)
+    with reading(path):
+        if path.is_dir():
+            return _folders.read_images(path, size, classes)
+        if path.is_file():
+            if size is not None:
+                raise DatasetError(f"size is for folders of images, got it with {given!r}: leave it out")
+            return _folders.read_npz(path, classes)
+    raise DatasetError(f"{given!r} is neither a dataset ({', '.join(CATALOGUE)}) nor a .npz file or folder of images")
 
 
 def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
@@ -65,16 +74,22 @@ def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | 
     if entry.name == "digits":
         return "scikit-learn"
     root = data_directory(data_dir)
-    if entry.name == "gtsrb" and (caches := _gtsrb.caches(root)):
-        return str(caches[0])
-    found = _READERS[entry.name].find(root, entry)
+    with reading(root):
+        if entry.name == "gtsrb" and (caches := _gtsrb.caches(root)):
+            return str(caches[0])
+        found = _READERS[entry.name].find(root, entry)
     return None if found is None else str(found.where)
 
 
 def _official(entry: Entry, data_dir: str | os.PathLike[str] | None) -> Dataset:
     if entry.name == "digits":
         return entry.check(_digits(entry), Path("scikit-learn"), data_dir)
-    root, reader = data_directory(data_dir), _READERS[entry.name]
+    root = data_directory(data_dir)
+    with reading(root):
+        return _read(entry, _READERS[entry.name], root, data_dir)
+
+
+def _read(entry: Entry, reader: Any, root: Path, data_dir: str | os.PathLike[str] | None) -> Dataset:
     if entry.name == "gtsrb":
         for cache in _gtsrb.caches(root):
             try:

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import struct
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any, cast
 
 # Whatever reading a damaged or hostile archive may bring about.
-BROKEN = (OSError, EOFError, ValueError, RuntimeError, MemoryError, struct.error, zlib.error, zipfile.BadZipFile)
+BROKEN = (
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,  # NotImplementedError too: a compression that zipfile does not know
+    MemoryError,
+    OverflowError,
+    struct.error,
+    zlib.error,
+    LZMAError,
+    zipfile.BadZipFile,
+)
 
 BLOCK = 512  # of a tar file
 CHUNK = 2**20
+
+
+def is_refusal(error: OSError) -> bool:
+    """Whether the system keeps the file back. A place that no file has (EINVAL) is what a damaged one asks for."""
+    return error.errno not in (None, errno.EINVAL)
 
 
 def read_bounded(path: Path, most: int) -> bytes:

@@ -61,7 +61,7 @@ def _read(batches: Callable[[int], list[bytes]], rows: Callable[[bytes, int, int
     data = batches(max(sizes) * (2 * pixels + NAMES_AND_LABELS) + 4096)  # bytes as text, in some pickles, take twice
     found = [rows(batch, n, pixels) for batch, n in zip(data, sizes, strict=True)]
     del data
-    parts: dict[str, NDArray[Any]] = {}
+    parts: dict[str, Any] = {}
     for name, part in (("train", found[:N_TRAIN_BATCHES]), ("test", found[N_TRAIN_BATCHES:])):
         x = np.concatenate([batch[:, 1:].reshape(-1, channels, height, width).transpose(0, 2, 3, 1) for batch in part])
         parts |= {f"x_{name}": x, f"y_{name}": np.concatenate([batch[:, 0] for batch in part])}

@@ -24,6 +24,9 @@ class Dataset:
 
     Where images were resized, `original_digests` (n_train, 16) holds the BLAKE2b-128 of each training image's shape
     and pixels as they came, and `original_sums` (n_train,) the sum of those pixels; otherwise both are None.
+
+    `classes_fixed` is False where the classes were taken from the samples: one more sample could then add a class and
+    change every member, so no certificate holds.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Dataset:
     classes: tuple[str, ...]
     original_digests: Pixels | None = None
     original_sums: Labels | None = None
+    classes_fixed: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.classes) <= MOST_CLASSES or len(set(self.classes)) != len(self.classes):

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import runoff
+from runoff._files import sync_directory
 from runoff.datasets._catalogue import Archive, named
 from runoff.datasets._errors import DatasetError, DownloadError, IntegrityError
 from runoff.datasets._places import command, data_directory
@@ -116,19 +117,31 @@ class _Download:
     target: Path
     plain_http: bool
     progress: Progress
+    joined: bool = False  # to what an earlier attempt had left
 
     @property
     def part(self) -> Path:
         return self.target.with_name(f"{self.target.name}.part")
 
     def run(self) -> None:
-        if self.target.exists():
-            self.keep_if_right()
-            return
         try:
+            is_there = self.target.exists()
             self.target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DownloadError(f"{self.target.parent} cannot be made ({error.strerror})") from None
+        if is_there:
+            self.keep_if_right()
+            return
+        self.download()
+        got = self.checksum(self.part)
+        if self.joined and got != self.archive.checksum:  # what was there may be at fault, not the server
+            self.part.unlink()
+            self.download()
+            got = self.checksum(self.part)
+        self.finish(got)
+
+    def download(self) -> None:
+        """Bring the .part file to its end, in a few attempts."""
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(PAUSE * 2 ** (attempt - 1))
@@ -138,7 +151,6 @@ class _Download:
             except _BrokenOffError as error:
                 if attempt + 1 == ATTEMPTS:
                     raise DownloadError(f"{self.archive.file} cannot be downloaded ({error})") from None
-        self.finish()
 
     def keep_if_right(self) -> None:
         got = self.checksum(self.target)
@@ -188,6 +200,7 @@ class _Download:
             if start is None or int(start[1]) != there:
                 self.part.unlink(missing_ok=True)
                 raise _BrokenOffError("the server sends another part than it was asked for")
+            self.joined = True
         else:
             there = 0  # it does not know about parts and starts over
         length = response.headers.get("Content-Length", "")
@@ -218,8 +231,8 @@ class _Download:
         except OSError as error:
             raise DownloadError(f"{self.part} cannot be written ({error.strerror})") from None
 
-    def finish(self) -> None:
-        got = self.checksum(self.part)
+    def finish(self, got: str) -> None:
+        """Give the .part file its name, if this is the right checksum."""
         if got != self.archive.checksum:
             self.part.unlink()
             raise IntegrityError(
@@ -230,6 +243,7 @@ class _Download:
             with self.part.open("rb+") as file:
                 os.fsync(file.fileno())
             self.part.replace(self.target)
+            sync_directory(self.target.parent)
         except OSError as error:
             raise DownloadError(f"{self.target} cannot be written ({error.strerror})") from None
 

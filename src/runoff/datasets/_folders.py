@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.datasets import _npz
+from runoff.datasets import _classes, _npz
+from runoff.datasets._classes import Classes
 from runoff.datasets._dataset import MOST_CLASSES, Dataset
 from runoff.datasets._errors import DatasetError
 from runoff.datasets._images import decoded, resized
@@ -19,44 +20,67 @@ FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "WEBP", "TIFF")
 LARGEST_SIDE = 8192
 
 
-def read_npz(path: Path) -> Dataset:
-    """x_train, y_train, x_test, y_test, and classes where the file has them; else the labels name themselves."""
-    arrays = _npz.read(path, ARRAYS, optional=("classes",))
-    classes = arrays.pop("classes", None)
-    if classes is None:
+def read_npz(path: Path, classes: Classes | None) -> Dataset:
+    """x_train, y_train, x_test, y_test, and classes where the file has them or they are given.
+
+    Else the labels name themselves.
+    """
+    arrays: dict[str, Any] = _npz.read(path, ARRAYS, optional=("classes",))
+    names = _classes.decided(classes, _stored_classes(path, arrays.pop("classes", None)), f"the classes in {path}")
+    fixed = names is not None
+    if names is None:
         most = max((int(arrays[y].max()) for y in ("y_train", "y_test") if _is_whole(arrays[y])), default=0)
         names = tuple(map(str, range(min(max(most, 0), MOST_CLASSES - 1) + 1)))
-    elif classes.dtype.kind != "U" or classes.ndim != 1:
+    return Dataset(name=path.name, classes=names, classes_fixed=fixed, **arrays)
+
+
+def _stored_classes(path: Path, classes: NDArray[Any] | None) -> tuple[str, ...] | None:
+    if classes is None:
+        return None
+    if classes.dtype.kind != "U" or classes.ndim != 1:
         raise DatasetError(f"{path}: classes must be a list of texts, got {classes.dtype} {classes.shape}")
-    else:
-        names = tuple(map(str, classes))
-    return Dataset(name=path.name, classes=names, **arrays)
+    return _classes.checked(tuple(map(str, classes)), f"{path}: classes")
 
 
 def _is_whole(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "iu" and array.size > 0
 
 
-def read_images(path: Path, size: tuple[int, int] | None) -> Dataset:
-    """train/<class>/* and test/<class>/*: the class folders of train, sorted, are the labels."""
+def read_images(path: Path, size: tuple[int, int] | None, classes: Classes | None) -> Dataset:
+    """train/<class>/* and test/<class>/*: the classes as given or in classes.txt, else the folders of train, sorted."""
     if size is not None:
         size = _checked_size(size)
     name = path.resolve().name
-    classes = _folders(path, "train")
-    unknown = sorted(set(_folders(path, "test")) - set(classes))
-    if unknown:
-        raise DatasetError(f"{path} has test/{unknown[0]} and no train/{unknown[0]}: add the folder, if an empty one")
-    listed = {part: [(f, y) for y, c in enumerate(classes) for f in _images(path / part / c)] for part in _PARTS}
+    decided = _classes.decided(classes, _classes.listed(path), str(path / _classes.LIST))
+    folders = {part: _folders(path, part) for part in _PARTS}
+    names = tuple(sorted(folders["train"])) if decided is None else decided
+    for part, found in folders.items():
+        _check_known(path, part, found - set(names), None if decided is None else len(names))
+    # A class is read where it is a folder of its own: its name may also be that of a link, or lead elsewhere.
+    own = {part: [(y, c) for y, c in enumerate(names) if c in folders[part]] for part in _PARTS}
+    listed = {part: [(f, y) for y, c in own[part] for f in _images(path / part / c)] for part in _PARTS}
     for part, files in listed.items():
         if not files:
             raise DatasetError(f"{path / part} must hold images in folders named by class, got none")
     like = listed["train"][0][0]
     train, test = (_stacked([f for f, _ in listed[part]], like, size) for part in _PARTS)
     y_train, y_test = (np.array([y for _, y in listed[part]], np.int64) for part in _PARTS)
-    return Dataset(name, train, y_train, test, y_test, classes=classes)
+    return Dataset(name, train, y_train, test, y_test, classes=names, classes_fixed=decided is not None)
 
 
 _PARTS = ("train", "test")
+
+
+def _check_known(path: Path, part: str, unknown: set[str], n_decided: int | None) -> None:
+    if not unknown:
+        return
+    first = min(unknown)
+    if n_decided is None:
+        raise DatasetError(f"{path} has test/{first} and no train/{first}: add the folder, if an empty one")
+    raise DatasetError(
+        f"{path} has the folder {part}/{first}, which is none of its {n_decided} classes: remove it, or name the class "
+        f"in classes= or {_classes.LIST}"
+    )
 
 
 def _checked_size(size: Any) -> tuple[int, int]:
@@ -69,17 +93,15 @@ def _checked_size(size: Any) -> tuple[int, int]:
     return height, width
 
 
-def _folders(path: Path, part: str) -> tuple[str, ...]:
+def _folders(path: Path, part: str) -> set[str]:
     """The names of the class folders. Links are not followed: they would bring in what is not in the folder."""
     folder = path / part
     if not folder.is_dir() or folder.is_symlink():
         raise DatasetError(f"{path} must be a folder of images, train/<class>/* and test/<class>/*: it has no {part}")
-    return tuple(sorted(f.name for f in folder.iterdir() if _counts(f) and f.is_dir()))
+    return {f.name for f in folder.iterdir() if _counts(f) and f.is_dir()}
 
 
 def _images(folder: Path) -> list[Path]:
-    if not folder.is_dir():
-        return []
     files = [f for f in folder.iterdir() if _counts(f) and f.is_file() and f.suffix.lower() in SUFFIXES]
     return sorted(files, key=lambda f: f.name)  # a listing has no order of its own
 

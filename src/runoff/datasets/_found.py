@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from runoff.datasets._archives import BROKEN
+from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.datasets._dataset import Dataset
 from runoff.datasets._errors import MissingError
 
@@ -29,7 +29,7 @@ class Found:
         except (UnlikeError, MissingError):
             raise
         except BROKEN as error:
-            if isinstance(error, OSError) and error.errno and not isinstance(error, FileNotFoundError):
+            if isinstance(error, OSError) and is_refusal(error) and not isinstance(error, FileNotFoundError):
                 raise MissingError(f"{error.filename or self.where} cannot be read: {error.strerror}") from None
             raise UnlikeError(_told(error)) from error
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,8 @@ def read_cache(path: Path, entry: Entry) -> Dataset:
         "original_digests": (np.dtype(np.uint8), (n, DIGEST_BYTES)),
         "original_sums": (np.dtype("<i8"), (n,)),
     }
-    return Dataset(name=entry.name, classes=entry.classes, **_npz.read(path, list(kinds), kinds=kinds))
+    arrays: dict[str, Any] = _npz.read(path, list(kinds), kinds=kinds)
+    return Dataset(name=entry.name, classes=entry.classes, **arrays)
 
 
 def write_cache(dataset: Dataset, place: Path) -> Path | None:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from runoff._files import written_whole
-from runoff.datasets._archives import BROKEN
-from runoff.datasets._errors import DatasetError
+from runoff._files import read_header, written_whole
+from runoff.datasets._archives import BROKEN, is_refusal
+from runoff.datasets._errors import DatasetError, MissingError
 
 CHUNK = 2**24
 
@@ -36,6 +35,8 @@ def read(
     except DatasetError:
         raise
     except BROKEN as error:
+        if isinstance(error, OSError) and is_refusal(error):
+            raise MissingError(f"{path} cannot be read: {error.strerror}") from None
         raise DatasetError(f"{path} cannot be read as a .npz file: {error}") from None
     return arrays
 
@@ -43,15 +44,13 @@ def read(
 def _array(archive: zipfile.ZipFile, name: str, path: Path, kind: Kind | None) -> NDArray[Any]:
     info = archive.getinfo(f"{name}.npy")
     with archive.open(info) as file:
-        version = npy.read_magic(file)
-        header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran, dtype = header(file)
+        shape, fortran, dtype = read_header(file)
         if dtype.hasobject:
             raise DatasetError(f"{path} must hold numbers, got pickled objects in {name}, which are never loaded")
         if kind is not None and (dtype, shape) != kind:
             raise DatasetError(f"{path} holds {name} as {dtype} {shape}, expected {kind[0]} {kind[1]}")
         size = dtype.itemsize * int(np.prod(shape, dtype=object))
-        if min(shape, default=0) < 0 or size > info.file_size - file.tell():
+        if size > info.file_size - file.tell():
             raise DatasetError(f"{path} is damaged: {name} promises {size} bytes and has fewer")
         array = np.empty(shape[::-1] if fortran else shape, dtype)
         if size:

@@ -3,15 +3,34 @@
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from runoff.datasets._errors import DatasetError
+from runoff.datasets._errors import DatasetError, MissingError
 
 
 def data_directory(data_dir: str | os.PathLike[str] | None) -> Path:
     """The folder in which the named datasets are."""
     chosen = data_dir if data_dir is not None else os.environ.get("RUNOFF_DATA")
-    return Path(chosen).expanduser() if chosen else user_cache()
+    return expanded(chosen) if chosen else user_cache()
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """The path, with the home directory in place of a leading ~."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise DatasetError(f"{os.fspath(path)!r} begins with a home directory that nobody has: write it out") from None
+
+
+@contextmanager
+def reading(where: Path) -> Iterator[None]:
+    """What the system does not let be read below a path is missing."""
+    try:
+        yield
+    except OSError as error:
+        raise MissingError(f"{error.filename or where} cannot be read: {error.strerror or error}") from None
 
 
 def user_cache() -> Path:
