@@ -215,9 +215,9 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
 
 def _pictures(run: Run, data_dir: Path | None) -> tuple[NDArray[np.uint8] | None, str]:
     """The test images, or why there are none."""
-    given = run.manifest["dataset"]["given"]
+    given, classes = run.manifest["dataset"]["given"], run.manifest["dataset"]["classes"]
     try:
-        data = datasets.load(given, data_dir)
+        data = datasets.load(given, data_dir, classes=None if given in datasets.NAMES else classes)
     except (datasets.DatasetError, OSError) as error:
         return None, f"No pictures: {error}"
     if data.fingerprint != run.settings.fingerprint:
