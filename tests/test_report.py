@@ -7,6 +7,7 @@ import html
 import json
 import os
 import re
+import shlex
 import struct
 import sys
 import zlib
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 
 import runoff
 from making import SIGNS, a_run, scores
-from runoff import cli, paper, report
+from runoff import cli, datasets, paper, report
 from runoff.elections import get
 from runoff.report import Source, _collect, _figures, _html, _pictures
 from runoff.runs import Run
@@ -143,7 +144,21 @@ def test_the_papers_numbers_stand_beside_its_settings(tmp_path):
         a_run(tmp_path / name, name="cifar10", k=50, classes=tuple("0123456789"), network="nin", recipe=name)
         source = Source.from_run(tmp_path / name, pictures=False)
         assert report.collect([source], sample=1)["sources"][0]["paper"] == marks + told
-        assert source.made[0].endswith(f"--k 50{' --recipe quick' * (name == 'quick')} --out {tmp_path / name}")
+        options = "--k 50 --recipe quick --classes 10" if name == "quick" else "--k 50 --classes 10"
+        assert source.made[0].endswith(f"{options} --out {tmp_path / name}")
+
+
+def test_pictures_and_commands_of_ones_own_data(tmp_path):
+    data = datasets.load("digits")
+    arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+    np.savez(tmp_path / "own.npz", **arrays)
+    own = ("train", tmp_path / "own.npz", "--k", 3, "--network", "small", "--recipe", "quick", "--device", "cpu")
+    for classes in ("10", "a,b c,d,e,f,g,h,i,j,k"):
+        out = tmp_path / f"run-{len(classes)}"
+        assert run(*own, "--classes", classes, "--out", out).exit_code == 0
+        source = Source.from_run(out)
+        assert source.pictures is not None
+        assert f" --classes {shlex.quote(classes)} " in source.made[0]
 
 
 def test_a_classifier_with_tables_texts_and_new_labels():

@@ -154,7 +154,12 @@ def test_killed_it_goes_on_to_the_same_bytes_and_seeds_can_be_added(tmp_path, do
 def test_interrupted_it_says_so(tmp_path):
     out = tmp_path / "run"
     arguments = ["train", "digits", *map(str, SMALL), "--n-seeds", "40", "--out", str(out)]
-    process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while process.poll() is None and len(list(out.glob("members/*.safetensors"))) < 1:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)

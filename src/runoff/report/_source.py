@@ -258,11 +258,21 @@ def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> st
     options += [f"--n-seeds {n_seeds}"] if n_seeds > 1 else []
     options += [f"--network {shlex.quote(settings.network)}"] if settings.network != "nin" else []
     options += [f"--recipe {recipe}"] if recipe not in ("paper", None) else []
+    options += _classes_option(run)
     options += [f"--hash {settings.hash}"] if settings.hash != "content" else []
     options += [f"--seed {settings.random_state}"] if settings.random_state else []
     given = shlex.quote(str(run.manifest["dataset"]["given"]))
     unnamed = "  # with the recipe above, which has no name here" if recipe is None else ""
     return f"runoff train {given} {' '.join(options)} --out {shlex.quote(str(path))}{unnamed}"
+
+
+def _classes_option(run: Run) -> list[str]:
+    """For the user's own data, which may leave it to the command to say which classes there are."""
+    names = [str(name) for name in run.manifest["dataset"]["classes"]]
+    if run.manifest["dataset"]["given"] in datasets.NAMES or any("," in name for name in names):
+        return []
+    numbered = names == [str(c) for c in range(len(names))]
+    return [f"--classes {len(names) if numbered else shlex.quote(','.join(names))}"]
 
 
 def _update_commands(run: Run, path: Path) -> list[str]:
