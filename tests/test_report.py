@@ -138,6 +138,11 @@ def test_the_papers_numbers_stand_beside_its_settings(tmp_path):
         row = paper.rows("T3", "cifar10", 50, method["name"])[0]
         assert {mark["budget"]: mark["percent"] for mark in method["paper"]} == row.percent
     assert data["budgets"] == [0, *sorted(row.percent)]
+    (check,) = report.collect([Source.from_run(tmp_path / "run", pictures=False)], sample=1, bound="paper")["sources"][
+        0
+    ]["checked"]
+    assert run(*shlex.split(check)[1:]).exit_code == 0
+    assert check.endswith("--seeds 1 --bound paper")
     marks = "Crosses are the numbers that the paper prints for DPA and DPA+ROE on cifar10, k = 50 (table 3)."
     assert data["sources"][0]["paper"] == marks  # nothing is known of its recipe
     for name, told in (("quick", " This run's network or recipe is not the paper's."), ("paper", "")):

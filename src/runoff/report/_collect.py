@@ -47,7 +47,7 @@ def collect(
         "title": " and ".join(dict.fromkeys(source.dataset or source.name for source in sources)),
         "budgets": chosen,
         "methods": methods,
-        "sources": [_about(source) for source in sources],
+        "sources": [_about(source, bound) for source in sources],
     }
     for s, source in numbered:
         about = data["sources"][s]
@@ -134,7 +134,7 @@ def _label(methods: list[dict[str, Any]], sources: Sequence[Source]) -> None:
             method["label"] += f" ({m + 1})"
 
 
-def _about(source: Source) -> dict[str, Any]:
+def _about(source: Source, bound: str) -> dict[str, Any]:
     n_inputs, n_members, n_classes = source.ballots.shape
     return {
         "name": source.name,
@@ -156,7 +156,9 @@ def _about(source: Source) -> dict[str, Any]:
         },
         "facts": [list(fact) for fact in source.facts],
         "made": list(source.made),
-        "checked": list(source.checked),
+        "checked": [
+            f"{line} --bound {bound}" if line.startswith("runoff certify ") else line for line in source.checked
+        ],
         "notes": list(source.notes),
     }
 
