@@ -1,6 +1,7 @@
 """Runs from the command line: train, killed and resumed, certify, more seeds, update, and what is refused."""
 
 import csv
+import errno
 import json
 import os
 import shutil
@@ -263,6 +264,26 @@ def test_one_command_at_a_time(tmp_path, twice, monkeypatch):
             assert result.exit_code == 1
             assert "is in use by another command" in result.stderr
     assert run("certify", twice).exit_code == 0
+
+
+def test_a_run_that_can_only_be_read(done, monkeypatch):
+    plain = Path.open
+
+    def refuse(path, mode="r", **options):
+        if path.name == runs.LOCK and mode == "a":
+            raise OSError(errno.EROFS, "Read-only file system", str(path))
+        return plain(path, mode, **options)
+
+    expected = json.loads(run("certify", done, "--json").stdout)
+    (done / "certificates" / "runoff-tight-1.csv").unlink(missing_ok=True)
+    before = files(done)
+    monkeypatch.setattr(Path, "open", refuse)
+    result = run("certify", done, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["certified_accuracy"] == expected["certified_accuracy"]
+    assert "cannot be written to, so it keeps no rows" in result.stderr
+    assert files(done) == before
+    assert run("train", "digits", *SMALL, "--d", 2, "--out", done).exit_code == 1
 
 
 def test_a_run_keeps_its_classes(tmp_path):

@@ -92,7 +92,7 @@ def certify(
     started = time.perf_counter()
     with ExitStack() as held:
         try:
-            run, array, y, placed = _read(scores, labels, spread, seeds, held)
+            run, writable, array, y, placed = _read(scores, labels, spread, seeds, held)
             if y is not None and y.shape != array.shape[:1]:
                 raise ValueError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
             with closing(_with_progress(array)) as blocks:  # the bar ends before any error is told
@@ -101,7 +101,11 @@ def certify(
             accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
         except ValueError as error:
             raise InputError(str(error)) from None
-        if run is not None:
+        if run is not None and not writable:
+            click.echo(
+                f"Warning: {run.path} cannot be written to, so it keeps no rows of these certificates.", err=True
+            )
+        elif run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
             with _writing(run.path / name):
                 (run.path / CERTIFICATES).mkdir(exist_ok=True)
@@ -120,13 +124,13 @@ def certify(
 
 def _read(
     scores: Path, labels: Path | None, spread: Path | None, seeds: int | None, held: ExitStack
-) -> tuple[Run | None, NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
-    """A run with its lock, or none; scores, labels and spread."""
+) -> tuple[Run | None, bool, NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
+    """A run with its lock, or none, and whether it can be written to; scores, labels and spread."""
     if (scores / "manifest.json").exists():
         if labels is not None or spread is not None:
             raise ValueError(f"{scores} is a run, which has its own labels and spread: leave --labels and --spread out")
-        run = _opened(scores, held)
-        return run, run.ballots(seeds), np.asarray(run.labels()), run.spread()
+        run, writable = _opened(scores, held)
+        return run, writable, run.ballots(seeds), np.asarray(run.labels()), run.spread()
     if scores.is_dir():
         raise ValueError(f"{scores} is a folder without manifest.json, so no run: make one with `runoff train`")
     if seeds is not None:
@@ -134,23 +138,23 @@ def _read(
     array = _blocks.checked(_files.open_array(scores), str(scores))
     y = None if labels is None else np.asarray(_files.open_array(labels))
     placed = None if spread is None else np.asarray(_files.open_array(spread))
-    return None, array, y, placed
+    return None, False, array, y, placed
 
 
-def _opened(path: Path, held: ExitStack) -> Run:
-    """A run, every file of it checked, that nobody changes meanwhile."""
+def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
+    """A run, every file of it checked, that nobody changes meanwhile; and whether it can be written to."""
     from runoff.runs import BusyError, Run, locked
     from runoff.storage import StorageError
 
     try:
-        held.enter_context(locked(path))
+        writable = held.enter_context(locked(path, reading=True))
         run = Run.open(path)
         run.verify()
     except BusyError as error:
         raise click.ClickException(str(error)) from None
     except StorageError as error:
         raise IntegrityFailure(str(error)) from None
-    return run
+    return run, writable
 
 
 @contextmanager

@@ -16,6 +16,7 @@ Ballots are all that certificates need, so a run can be handed on without member
 
 from __future__ import annotations
 
+import errno
 import json
 import platform
 import time
@@ -48,12 +49,22 @@ class BusyError(RuntimeError):
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """A run's directory, made if it is not there, for one command at a time: each writes the manifest that it read."""
-    path.mkdir(parents=True, exist_ok=True)
-    with (path / LOCK).open("a") as file:
+def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
+    """A run's directory, made if it is not there, for one command at a time: each writes the manifest that it read.
+
+    A command that mostly reads gets False where nothing can be written, and so nobody can change it either.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file = (path / LOCK).open("a")
+    except OSError as error:
+        if not reading or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        yield False
+        return
+    with file:
         _lock(file, path)
-        yield  # closing the file gives it back, and so does a kill
+        yield True  # closing the file gives it back, and so does a kill
 
 
 def _lock(file: Any, path: Path) -> None:
