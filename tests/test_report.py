@@ -15,14 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 import runoff
 from making import SIGNS, a_run, scores
 from runoff import cli, datasets, paper, report
 from runoff.elections import get
-from runoff.report import Source, _collect, _figures, _html, _pictures
+from runoff.report import Source, _collect, _figures, _html, _matplotlib, _pictures
 from runoff.runs import Run
 
 VENDORED = {
@@ -149,8 +153,93 @@ def test_the_papers_numbers_stand_beside_its_settings(tmp_path):
         a_run(tmp_path / name, name="cifar10", k=50, classes=tuple("0123456789"), network="nin", recipe=name)
         source = Source.from_run(tmp_path / name, pictures=False)
         assert report.collect([source], sample=1)["sources"][0]["paper"] == marks + told
-        options = "--k 50 --recipe quick --classes 10" if name == "quick" else "--k 50 --classes 10"
+        options = "--k 50 --recipe quick" if name == "quick" else "--k 50"
         assert source.made[0].endswith(f"{options} --out {tmp_path / name}")
+
+
+def test_names_cannot_turn_a_sentence_around(tmp_path):
+    a_run(tmp_path / "run", classes=("a\u202eb", "\u2066c", "d\n"))
+    source = replace(Source.from_run(tmp_path / "run", pictures=False), name="x\u202ey\x00")
+    assert source.classes == ("a\\u202eb", "\\u2066c", "d\\u000a")
+    assert source.name == "x\\u202ey\\u0000"
+    page = _html.page(report.collect([source], sample=2))
+    assert "\\u202e" not in page.replace("\\\\u202e", "")
+
+
+def test_the_papers_marks_are_for_its_data_alone(tmp_path):
+    a_run(tmp_path / "run", name="cifar10", k=50, classes=tuple("0123456789"))
+    source = Source.from_run(tmp_path / "run", pictures=False)
+    assert source.of_paper
+    for other in (replace(source, of_paper=False), replace(source, dataset="cifar")):
+        data = report.collect([other], sample=1)
+        assert not any(method["paper"] for method in data["methods"])
+        assert data["sources"][0]["paper"] is None
+
+
+def test_the_improvement_goes_on_where_one_curve_ends():
+    method = {"source": 0, "label": "one", "paper": [], "name": "DPA"}
+    data = {
+        "budgets": [0],
+        "sources": [{"n_inputs": 10, "data": None, "n_partitions": 5}],
+        "methods": [
+            {**method, "election": "plurality", "curve": [10, 0]},
+            {**method, "election": "runoff", "name": "DPA+ROE", "curve": [10, 10, 5, 0]},
+        ],
+    }
+    ax = _matplotlib.library().Figure().subplots()
+    _figures._improvement(ax, _figures._curves(data))
+    (line,) = [line for line in ax.lines if len(line.get_xdata()) == 4]
+    assert line.get_ydata().tolist() == [0, 100, 50, 0]
+
+
+def test_improvements_are_over_the_same_data(tmp_path):
+    for seed in (0, 1):
+        a_run(tmp_path / f"run{seed}", seed=seed)
+    sources = [Source.from_run(tmp_path / f"run{seed}", pictures=False) for seed in (0, 1)]
+    apart = report.collect([replace(s, data_fingerprint=str(i)) for i, s in enumerate(sources)], sample=1)
+    assert [_figures._base(apart, m) for m in range(4)] == [None, 0, None, 2]
+    same = report.collect([replace(s, data_fingerprint="same") for s in sources], sample=1)
+    assert [_figures._base(same, m) for m in range(4)] == [None, 0, 0, 0]
+    unknown = report.collect([replace(s, data_fingerprint=None) for s in sources], sample=1)
+    assert [_figures._base(unknown, m) for m in range(4)] == [None, 0, None, 2]
+
+
+def test_tables_of_several_networks_are_refused(tmp_path):
+    head = "dataset,k,method,d,budget,ours,paper,network,recipe\n"
+    rows = "mnist,4,DPA,1,1,50,40,nin,paper\nmnist,4,DPA,1,2,10,30,small,quick\n"
+    (tmp_path / "t.csv").write_text(head + rows)
+    result = run("report", "--csv", tmp_path / "t.csv", "--figures", tmp_path / "f")
+    assert result.exit_code == 2
+    assert "for several networks or recipes" in result.stderr
+
+
+def test_times_that_cannot_be_read_are_unknown(tmp_path):
+    a_run(tmp_path / "run")
+    for content in (None, "{}", '{"networks": {"0-0": NaN, "1-0": "x"}}', "nonsense"):
+        (tmp_path / "run" / "timings.json").unlink(missing_ok=True)
+        if content is not None:
+            (tmp_path / "run" / "timings.json").write_text(content)
+        assert Source.from_run(tmp_path / "run", pictures=False).member_seconds is None
+
+
+def test_inputs_as_series_and_coo_matrices():
+    texts = pd.Series(["good", "bad", "good one", "bad one"] * 10)
+    labels = np.array([1, 0, 1, 0] * 10)
+    words = make_pipeline(CountVectorizer(), LogisticRegression())
+    found = runoff.RunoffClassifier(words, n_partitions=2, classes=[0, 1]).fit(texts, labels)
+    data = report.collect([Source.from_classifier(found, texts, labels)], sample=2)
+    assert all(shown["text"] == texts[shown["i"]] for shown in data["sources"][0]["sample"]["inputs"])
+    counts = CountVectorizer().fit_transform(texts).tocoo()
+    found = runoff.RunoffClassifier(LogisticRegression(), n_partitions=2, classes=[0, 1]).fit(counts, labels)
+    data = report.collect([Source.from_classifier(found, counts, labels)], sample=2)
+    assert data["sources"][0]["sample"]["inputs"][0]["features"]
+
+
+@pytest.mark.parametrize("wrong", [{"budgets": []}, {"budgets": [-1]}, {"elections": []}])
+def test_reports_of_nothing(tmp_path, wrong):
+    a_run(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"must be|needs"):
+        report.collect([Source.from_run(tmp_path / "run", pictures=False)], **wrong)
 
 
 def test_pictures_and_commands_of_ones_own_data(tmp_path):

@@ -318,6 +318,33 @@ def test_ballots_go_with_the_networks_they_rest_on(twice):
     assert not [name for name in vouched[0] if name.startswith(("ballots-", "certificates/"))]
 
 
+def test_a_network_that_was_altered_is_trained_again(twice):
+    assert run("certify", twice).exit_code == 0
+    before = files(twice)
+    file = twice / "members" / "member-000001-seed-0000.safetensors"
+    file.write_bytes(file.read_bytes().replace(b'"refused":""', b'"refused":"x"', 1))  # a header of another length
+    assert run("certify", twice).exit_code == 4
+    file.write_bytes(before[Path("members") / file.name][:-4] + b"abcd")
+    assert run("certify", twice).exit_code == 4
+    result = run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice, "--json")
+    assert json.loads(result.stdout)["trained"] == 1
+    assert (twice / "ballots-2.npy").read_bytes() == before[Path("ballots-2.npy")]
+    Run.open(twice).verify()
+    assert not [name for name in Run.open(twice).manifest["files"] if name.startswith("certificates/")]
+
+
+def test_certificates_go_when_their_ballots_change(twice, monkeypatch):
+    assert run("certify", twice).exit_code == 0
+    assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
+    assert "certificates/runoff-tight-2.csv" in Run.open(twice).manifest["files"]
+    plain = running.ballots
+    monkeypatch.setattr(running, "ballots", lambda *given: plain(*given)[..., ::-1])
+    assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
+    assert "certificates/runoff-tight-2.csv" not in Run.open(twice).manifest["files"]
+    assert run("train", "digits", *SMALL, "--out", twice).exit_code == 0  # members of both seeds stay vouched for
+    assert sum(name.startswith("members/") for name in Run.open(twice).manifest["files"]) == 10
+
+
 def test_what_a_kill_or_a_user_removed(twice, tmp_path):
     half = tmp_path / "half"
     half.mkdir()

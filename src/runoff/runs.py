@@ -116,6 +116,7 @@ class Run:
         if (path / "manifest.json").exists():
             run = cls.open(path)
             run.must_be(settings, about["classes"])
+            run.manifest["dataset"]["given"] = about["given"]  # the same samples may have moved
             return run
         # A kill may have left the key, and files under temporary names.
         if path.exists() and any(file.name != "key" and not file.name.startswith(".") for file in path.iterdir()):
@@ -203,12 +204,14 @@ class Run:
         """How many networks each member has, or is to have."""
         return max(int(self.manifest.get("n_seeds", 1)), *self.seeds(), 1)
 
-    def forget(self, seed: int) -> None:
-        """Vouch no longer for what rests on networks of this seed, or on later ones."""
-        stale = [n for n in self.seeds() if n > seed]
-        endings = tuple(f"-{n}.{kind}" for n in stale for kind in ("csv", "parquet", "npy"))
-        if stale:
-            self.replace([], *(name for name in self.manifest["files"] if name.endswith(endings)))
+    def forget(self, seed: int, members: Iterable[str] = ()) -> None:
+        """Vouch no longer for these networks, nor for what rests on networks of this seed or of later ones."""
+        endings = tuple(f"-{n}.{kind}" for n in self.seeds() if n > seed for kind in ("csv", "parquet", "npy"))
+        files = self.manifest["files"]
+        stale = {name for name in files if name.endswith(endings)} if endings else set()
+        if stale := stale | (set(members) & files.keys()):
+            self.manifest["files"] = {name: digest for name, digest in files.items() if name not in stale}
+            self.write_manifest()
 
     def write_array(self, name: str, array: NDArray[Any]) -> None:
         """An array file, whole or not at all."""

@@ -35,8 +35,10 @@ def collect(
     Counts are of inputs that are predicted right and whose radius is at least the budget: divided by the number of
     inputs they are what `certified_accuracy` gives. `tell` hears what takes a while.
     """
-    if not sources:
-        raise ValueError("a report needs at least one run")
+    if not sources or not elections:
+        raise ValueError("a report needs at least one run and one election")
+    if budgets is not None and (not len(budgets) or min(budgets) < 0):
+        raise ValueError(f"budgets must be numbers of edits, none negative, got {list(budgets)}")
     numbered = list(enumerate(sources))
     found = [(s, election, source.certificates(election, bound)) for s, source in numbered for election in elections]
     chosen = sorted(set(_budgets(sources, found) if budgets is None else budgets))
@@ -102,6 +104,8 @@ def _from_above(counts: Any) -> list[int]:
 
 def _printed(source: Source, name: str) -> list[dict[str, Any]]:
     """The paper's numbers for this setting. Where several tables have it, those of one ensemble, not of a mean."""
+    if not source.of_paper:
+        return []
     rows = [
         row
         for row in paper.rows(dataset=source.dataset, k=source.n_partitions, method=name)
@@ -139,6 +143,7 @@ def _about(source: Source, bound: str) -> dict[str, Any]:
     return {
         "name": source.name,
         "dataset": source.dataset,
+        "data": source.data_fingerprint,
         "n_inputs": n_inputs,
         "n_members": n_members,
         "n_classes": n_classes,

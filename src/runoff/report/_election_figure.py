@@ -10,6 +10,7 @@ import numpy as np
 from runoff.ballots import points
 from runoff.elections import get
 from runoff.elections._votes import count_votes, ranks_above, top_two
+from runoff.report._collect import method_name
 from runoff.report._explorer import indices
 from runoff.report._matplotlib import COLUMN, library
 
@@ -34,9 +35,9 @@ def telling(source: Source, plurality: Certificates, runoff: Certificates) -> in
     return int(np.lexsort((plurality.radius, -gained))[0])
 
 
-def draw(source: Source, i: int | None = None) -> Figure:
+def draw(source: Source, bound: str = "tight", i: int | None = None) -> Figure:
     """Round one, round two, and how many edits each election withstands."""
-    plurality, runoff = source.certificates("plurality", "tight"), source.certificates("runoff", "tight")
+    plurality, runoff = source.certificates("plurality", bound), source.certificates("runoff", bound)
     if i is None:
         i = telling(source, plurality, runoff)
     elif i >= len(source.labels):
@@ -67,9 +68,10 @@ def draw(source: Source, i: int | None = None) -> Figure:
 
 
 def _told(source: Source, i: int, plurality: Certificates, runoff: Certificates) -> str:
-    name, n_members = "FA" if source.d > 1 else "DPA", source.ballots.shape[1]
+    n_members = source.ballots.shape[1]
     lines = [f"input {i}, of class {_short(source.classes[source.labels[i]], 24)}; {n_members} members"]
-    for title, found in ((name, plurality), (f"{name}+ROE", runoff)):
+    for found in (plurality, runoff):
+        title = method_name(source.d, source.n_seeds, found.election.name)
         attack, radius = found.attack(i), int(found.radius[i])
         label = _short(str(found.prediction[i]), 16)
         proven = "1 edit" if radius == 1 else f"{radius} edits"

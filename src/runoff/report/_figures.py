@@ -30,6 +30,7 @@ class Curve:
     paper: dict[int, float] = field(default_factory=dict)
     base: Curve | None = None  # what its improvement is measured from
     marks: tuple[int, ...] = ()
+    whole: bool = False  # all budgets that have any certified are there
 
 
 def draw(data: dict[str, Any], source: Source, folder: Path, *, example: int | None = None) -> list[str]:
@@ -37,7 +38,7 @@ def draw(data: dict[str, Any], source: Source, folder: Path, *, example: int | N
     curves = _curves(data)
     written = _both(curves, folder, "")
     with styled():
-        figure = _election_figure.draw(source, example)
+        figure = _election_figure.draw(source, data["methods"][0]["bound"], example)
         save(figure, folder, "election")
     return [*written, "election"]
 
@@ -76,6 +77,7 @@ def _curves(data: dict[str, Any]) -> list[Curve]:
                 ours={budget: 100 * right / n for budget, right in enumerate(method["curve"])},
                 paper={mark["budget"]: mark["percent"] for mark in method["paper"]},
                 marks=tuple(data["budgets"]),
+                whole=True,
             )
         )
     for m, curve in enumerate(curves):
@@ -90,10 +92,11 @@ def _base(data: dict[str, Any], m: int) -> int | None:
     method = methods[m]
     own = sources[method["source"]]
     plain = [j for j, other in enumerate(methods) if other["election"] == "plurality"]
-    setting = ("dataset", "n_partitions", "n_inputs")
+    setting = ("data", "n_partitions")
     for j in plain:
         source = sources[methods[j]["source"]]
-        if methods[j]["name"] == "DPA" and all(source[name] == own[name] for name in setting):
+        same_data = own["data"] is not None and all(source[name] == own[name] for name in setting)
+        if methods[j]["name"] == "DPA" and (same_data or methods[j]["source"] == method["source"]):
             return j if j != m else None
     same = [j for j in plain if methods[j]["source"] == method["source"] and j != m]
     return same[0] if same else None
@@ -102,6 +105,7 @@ def _base(data: dict[str, Any], m: int) -> int | None:
 def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
     """The curves of a table by dataset and k; improvements are over DPA. Of a row in two tables the first counts."""
     found: dict[tuple[str, int], dict[tuple[str, int], Curve]] = {}
+    kinds: dict[tuple[str, str, str, int], tuple[str, str]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
@@ -113,6 +117,12 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
                 election = "runoff" if method.endswith("+ROE") else "plurality"
                 printed = int(line.get("paper_d") or d)
                 label = method if d == 1 else f"{method}, d = {d}" + (f" (paper {printed})" if printed != d else "")
+                kind = (line.get("network") or "nin", line.get("recipe") or "")
+                if kinds.setdefault((line["dataset"], line["k"], method, d), kind) != kind:
+                    raise ValueError(
+                        f"{path} has {method} of {line['dataset']}, k = {line['k']}, for several networks or recipes: "
+                        "draw them apart"
+                    )
                 curve = curves.setdefault((method, d), Curve(label, election, {}))
                 budget = int(line["budget"])
                 curve.ours.setdefault(budget, float(line["ours"]))
@@ -164,7 +174,9 @@ def _certified(ax: Axes, curves: Sequence[Curve]) -> None:
     for j, curve in enumerate(curves):
         _line(ax, j, curve, curve.ours, curve.marks)
         _crosses(ax, j, curve.paper)
-    last = max((budget for curve in curves for budget, value in curve.ours.items() if value > 0), default=1)
+    last = max(
+        (b for curve in curves for b, value in (*curve.ours.items(), *curve.paper.items()) if value > 0), default=1
+    )
     ax.set(
         xlabel="edits of the training data",
         ylabel="certified fraction (%)",
@@ -181,7 +193,11 @@ def _improvement(ax: Axes, curves: Sequence[Curve]) -> None:
     for j, curve in enumerate(curves):
         if curve.base is None:
             continue
-        ours = {b: value - curve.base.ours[b] for b, value in curve.ours.items() if b in curve.base.ours}
+        if curve.whole:  # beyond its end nothing is certified
+            budgets = curve.ours.keys() | curve.base.ours.keys()
+            ours = {b: curve.ours.get(b, 0.0) - curve.base.ours.get(b, 0.0) for b in budgets}
+        else:
+            ours = {b: value - curve.base.ours[b] for b, value in curve.ours.items() if b in curve.base.ours}
         paper = {b: value - curve.base.paper[b] for b, value in curve.paper.items() if b in curve.base.paper}
         _line(ax, j, curve, ours, curve.marks)
         _crosses(ax, j, paper)

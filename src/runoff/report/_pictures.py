@@ -25,11 +25,11 @@ def shown(source: Source, i: int) -> dict[str, Any]:
     data = source.features
     if data is None:
         return {}
-    if hasattr(data, "iloc"):
+    if hasattr(data, "columns"):
         row = data.iloc[i]
         names, values = [str(name) for name in data.columns], row.tolist()
     else:
-        row = data[i]
+        row = data.iloc[i] if hasattr(data, "iloc") else data[i]
         if isinstance(row, str):
             return {"text": row if len(row) <= LETTERS else f"{row[: LETTERS - 3]}..."}
         if hasattr(row, "toarray"):  # a row of a sparse matrix

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 Facts = tuple[tuple[str, str], ...]
 BLOCK = 1024  # inputs looked at together
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,7 +40,8 @@ class Source:
     pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) of 8 bits
     features : the inputs themselves where there are no pictures: an array, a table or texts
     member_sizes, member_seconds : samples and seconds of training for each member; None where it is not known
-    dataset : its name, as the paper's tables have it
+    dataset : its name
+    of_paper : whether it is that dataset of the paper, unedited
     like_paper : whether network and recipe are the paper's, where that is known
     facts : what to say of it, as pairs of words
     made, checked : commands, or lines of Python, that made it and that check it
@@ -59,14 +63,22 @@ class Source:
     member_sizes: NDArray[np.int64] | None = None
     member_seconds: tuple[float | None, ...] | None = None
     dataset: str = ""
+    of_paper: bool = False
     like_paper: bool | None = None
-    fingerprint: str | None = None
+    fingerprint: str | None = None  # of the partition
+    data_fingerprint: str | None = None
     facts: Facts = ()
     made: tuple[str, ...] = ()
     checked: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
+        if len(set(self.classes)) != len(self.classes):
+            raise ValueError(f"{self.name} must have classes with different names")
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            raise ValueError(f"{self.name} must have labels from 0 to {len(self.classes) - 1}")
+        for name in ("name", "dataset", "classes", "facts", "made", "checked", "notes"):
+            object.__setattr__(self, name, visible(getattr(self, name)))
         if self.labels.shape != self.ballots.shape[:1]:
             raise ValueError(
                 f"{self.name} must have one label for each of {len(self.ballots)} inputs, got shape {self.labels.shape}"
@@ -154,7 +166,7 @@ class Source:
             n_new=scores.n_new,
             n_train=int(sizes.sum()) // partition.d,
             pictures=pictures,
-            features=X if pictures is None else None,
+            features=None if pictures is not None else X.tocsr() if hasattr(X, "tocsr") else X,
             member_sizes=sizes,
             dataset=dataset,
             fingerprint=scores.fingerprint,
@@ -166,6 +178,13 @@ class Source:
             made=made,
             checked=checked,
         )
+
+
+def visible(text: Any) -> Any:
+    """Texts, also nested ones, whose control characters can be seen: some turn the rest of a sentence around."""
+    if isinstance(text, tuple):
+        return tuple(visible(part) for part in text)
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pictures: bool) -> dict[str, Any]:
@@ -204,8 +223,10 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
         "member_sizes": np.array(manifest["member_sizes"], np.int64),
         "member_seconds": _seconds(run, seeds),
         "dataset": settings.dataset,
+        "of_paper": manifest["dataset"]["given"] in datasets.NAMES and not edits,
         "like_paper": None if recipe is None else settings.network == "nin" and recipe in ("paper", "paper-no-flip"),
         "fingerprint": manifest["partition"]["fingerprint"],
+        "data_fingerprint": None if edits else settings.fingerprint,
         "facts": facts,
         "made": (_train_command(run, path, seeds, recipe), *_update_commands(run, path)),
         "checked": (f"runoff certify {shlex.quote(str(path))} --seeds {seeds}",),
@@ -243,11 +264,15 @@ def _recipe(settings: dict[str, Any]) -> str | None:
 
 def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
     """Seconds of training for each member. Those of networks that a killed command had finished are not known."""
-    times = json.loads((run.path / "timings.json").read_text())["networks"]
+    try:  # nothing vouches for it
+        times = json.loads((run.path / "timings.json").read_text())["networks"]
+        known = {name: float(seconds) for name, seconds in times.items() if math.isfinite(seconds)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
     found: list[float | None] = []
     for m in range(len(run.manifest["member_sizes"])):
-        seconds = [times.get(f"{m}-{s}") for s in range(n_seeds)]
-        found.append(None if None in seconds else round(sum(seconds), 3))
+        seconds = [known[f"{m}-{s}"] for s in range(n_seeds) if f"{m}-{s}" in known]
+        found.append(round(sum(seconds), 3) if len(seconds) == n_seeds else None)
     return None if set(found) == {None} else tuple(found)
 
 

@@ -46,7 +46,7 @@ def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets:
     ]
     if half:
         told.append(
-            f"At {half:,} edits, still at least half of all inputs are both right and proven: "
+            f"At {half:,} edit{'' if half == 1 else 's'}, still at least half of all inputs are both right and proven: "
             f"{share(best['curve'][half], n)}."
         )
     told.append(

@@ -6,7 +6,7 @@ import json
 import platform
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from runoff import _files
+from runoff import _files, storage
 from runoff.ballots import points
 from runoff.datasets import Dataset
 from runoff.members import seeds_of
@@ -180,8 +180,9 @@ def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: boo
     for leftover in _files.leftovers(work.store.path):  # of a kill
         leftover.unlink(missing_ok=True)
     run.settle_seeds(n_seeds)
+    work = replace(work, missing=[job for job in work.jobs if job in work.missing or _altered(run, work, job)])
     if work.missing:  # what rests on them is of other networks
-        run.forget(min(job.seed for job in work.missing))
+        run.forget(min(job.seed for job in work.missing), [_name(run, work, job) for job in work.missing])
     found = len(work.jobs) - len(work.missing)
     training = work.trainer.train(work.missing, work.asked) if work.missing else iter(())
     refused = []
@@ -201,9 +202,23 @@ def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: boo
     run.manifest["precision"] = work.trainer.precision
     run.manifest["versions"] |= {"torch": torch.__version__, "python": platform.python_version()}
     run.manifest["member_sizes"] = [len(own) for own in work.rows]
-    members = [str(work.store.file(*key).relative_to(run.path)) for key in sorted(work.names)]
-    run.replace([f"ballots-{n_seeds}.npy", "labels.npy", "spread.npy", *members], "members/", "timings.json")
+    run.manifest["n_seeds"] = max(n_seeds, *run.seeds(), 1)
+    made, files = f"ballots-{n_seeds}.npy", run.manifest["files"]
+    stale = ["timings.json"]
+    if files.get(made) != storage.sha256((run.path / made).read_bytes()):  # certificates of other ballots
+        stale += [f for f in files if f.startswith("certificates/") and Path(f).stem.endswith(f"-{n_seeds}")]
+    run.replace([made, "labels.npy", "spread.npy", *(_name(run, work, job) for job in work.jobs)], *stale)
     return {"trained": len(work.missing), "found": found, "seconds": round(took, 3), "refused": refused}
+
+
+def _name(run: Run, work: Work, job: Job) -> str:
+    return str(work.store.file(job.member, job.seed).relative_to(run.path))
+
+
+def _altered(run: Run, work: Work, job: Job) -> bool:
+    """Whether a network that is there is another than the manifest vouches for."""
+    digest = run.manifest["files"].get(_name(run, work, job))
+    return digest is not None and storage.sha256(work.store.file(job.member, job.seed).read_bytes()) != digest
 
 
 def _timings(run: Run) -> dict[str, Any]:

@@ -40,7 +40,7 @@ const Charts = (() => {
 
   function curves(data, shown, width, budget) {
     const methods = shown.map((m) => data.methods[m]);
-    const last = reach(methods);
+    const last = Math.max(reach(methods), ...methods.flatMap((method) => method.paper.map((mark) => mark.budget)));
     const points = [], printed = [];
     const marks = [Plot.gridY({ ...grid, ticks: 5 }), Plot.ruleY([0], { stroke: "var(--muted)" })];
     if (budget !== null) marks.push(Plot.ruleX([budget], { stroke: "var(--muted)", strokeDasharray: "2 3" }));
@@ -55,9 +55,8 @@ const Charts = (() => {
       for (const mark of method.paper) printed.push({ b: mark.budget, y: mark.percent, m,
         text: `${method.name} in the paper (table ${mark.table.slice(1)})\n${edits(mark.budget)}: ${mark.percent.toFixed(2)} %` });
     }
-    const near = printed.filter((p) => p.b <= last);
-    marks.push(Plot.dot(near, { x: "b", y: "y", stroke: (p) => color(p.m), symbol: "times", r: 5, strokeWidth: 2.5 }));
-    marks.push(Plot.tip([...points, ...near], Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
+    marks.push(Plot.dot(printed, { x: "b", y: "y", stroke: (p) => color(p.m), symbol: "times", r: 5, strokeWidth: 2.5 }));
+    marks.push(Plot.tip([...points, ...printed], Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
     return Plot.plot(base(width, Math.min(420, Math.max(260, width * 0.5)), {
       marginLeft: 46, marginBottom: 42, marginRight: 14, marginTop: 24,
       x: { label: "edits of the training data →", domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
@@ -103,7 +102,7 @@ const Charts = (() => {
     const { right, wrong } = method.radii;
     const last = Math.max(right.findLastIndex((n) => n > 0), wrong.findLastIndex((n) => n > 0));
     const step = Math.max(1, Math.ceil((last + 1) / 40));
-    return d3.range(0, last + 1, step).map((from) => ({ from, to: from + step - 1,
+    return d3.range(0, last + 1, step).map((from) => ({ from, to: Math.min(last, from + step - 1),
       right: d3.sum(right.slice(from, from + step)), wrong: d3.sum(wrong.slice(from, from + step)) }));
   }
 

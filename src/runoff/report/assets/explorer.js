@@ -247,10 +247,11 @@ const Explorer = (() => {
 
   function tell(found, now, steps, [ours, theirs]) {
     const last = steps.length, status = byId("x-status");
+    const known = data.sources[data.methods[method].source].n_classes;
     byId("x-step").value = step;
     byId("x-back").disabled = byId("x-reset").disabled = step === 0;
     byId("x-next").disabled = step === last;
-    const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? ", since ties go to the class that is listed first" : ""}`;
+    const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? (now.first >= known ? ", since new labels win ties here, the worst case" : ", since ties go to the class that is listed first") : ""}`;
     const turned = now.first !== found.prediction;
     status.classList.toggle("turned", turned);
     if (step === 0) { status.textContent = `Before the attack: ${name(now.first)} wins, ${score}. Press Step.`; return; }
@@ -258,7 +259,7 @@ const Explorer = (() => {
     const did = `Step ${step} of ${last}: one edit in bucket ${move.bucket} takes over ${who}. `;
     const exact = last === found.radius + 1;
     status.textContent = did + (turned
-      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} ${last === 1 ? "is" : "are"} enough, and ${found.radius === 0 ? "nothing less would do" : `${found.radius} provably ${found.radius === 1 ? "is" : "are"} not`}${exact ? ": the radius is exact." : "."}`
+      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} ${last === 1 ? "is" : "are"} enough${found.radius > 0 ? `, and ${found.radius} provably ${found.radius === 1 ? "is" : "are"} not` : ""}${exact ? ": the radius is exact." : ". Whether fewer are enough is open."}`
       : `${name(now.first)} still wins, ${score}.`);
   }
 

@@ -79,9 +79,11 @@
   const cells = data.methods.map((method) => columns.map((b) => 100 * Charts.at(data, method, b)));
 
   function numbers() {
-    const best = columns.map((_, j) => Math.max(...cells.map((row) => row[j])));
+    // The best of those that answer the same questions.
+    const asked = data.methods.map((method) => { const { data: print, dataset, n_inputs } = data.sources[method.source]; return `${print ?? dataset} ${n_inputs}`; });
+    const rivals = data.methods.map((_, m) => cells.filter((__, other) => asked[other] === asked[m]));
     const rows = data.methods.map((method, m) => [method.label, ...cells[m].map((value, j) =>
-      el("td", value === best[j] && value > 0 && data.methods.length > 1 ? { class: "best" } : {}, value.toFixed(2)))]);
+      el("td", value > 0 && rivals[m].length > 1 && value === Math.max(...rivals[m].map((row) => row[j])) ? { class: "best" } : {}, value.toFixed(2)))]);
     byId("numbers").replaceChildren(table(head.map((name, j) => (j > 1 ? Charts.edits(name) : name)), rows, false));
     const text = (separator, quote) => [head, ...data.methods.map((method, m) => [method.label, ...cells[m].map((value) => value.toFixed(2))])]
       .map((row) => row.map(quote).join(separator)).join("\n") + "\n";
