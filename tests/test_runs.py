@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -243,6 +244,8 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
     opened = Run.open(twice)
     assert opened.manifest["edits"] == ["edits/000000-add.npz"]
     assert sum(opened.manifest["member_sizes"]) == 1437 + 1
+    again = run(*edit, "cpu", "--dry-run")
+    assert "the last edits" in again.stderr
     assert opened.seeds() == [2]  # as many networks as before
     with monkeypatch.context() as patched:
         patched.setattr(running, "_write_ballots", killed)
@@ -284,6 +287,10 @@ def test_a_run_that_can_only_be_read(done, monkeypatch):
     assert "cannot be written to, so it keeps no rows" in result.stderr
     assert files(done) == before
     assert run("train", "digits", *SMALL, "--d", 2, "--out", done).exit_code == 1
+    monkeypatch.setattr(runs, "PATIENCE", 0.1)
+    with plain(done / runs.LOCK, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # somebody who may write
+        assert "is in use by another command" in run("certify", done).stderr
 
 
 def test_a_run_keeps_its_classes(tmp_path):

@@ -168,6 +168,8 @@ def update(
                 edits = []
             elif not edits:
                 raise RunError("update needs --add or --remove, or both")
+            elif _same(done[-len(edits) :], edits):
+                click.echo(f"Warning: the last edits of {run} are the same; they are done once more.", err=True)
             from runoff.torch import running
 
             n_seeds = there.n_seeds

@@ -21,7 +21,7 @@ import json
 import platform
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class BusyError(RuntimeError):
 def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
     """A run's directory, made if it is not there, for one command at a time: each writes the manifest that it read.
 
-    A command that mostly reads gets False where nothing can be written, and so nobody can change it either.
+    A command that mostly reads gets False where it cannot write; it still waits for one that does.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -60,14 +60,17 @@ def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
     except OSError as error:
         if not reading or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
             raise
-        yield False
+        with ExitStack() as held:
+            with suppress(OSError):
+                _lock(held.enter_context((path / LOCK).open()), path, shared=True)
+            yield False
         return
     with file:
         _lock(file, path)
         yield True  # closing the file gives it back, and so does a kill
 
 
-def _lock(file: Any, path: Path) -> None:
+def _lock(file: Any, path: Path, shared: bool = False) -> None:
     try:
         import fcntl
     except ImportError:  # no such locks on this system
@@ -75,7 +78,7 @@ def _lock(file: Any, path: Path) -> None:
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
                 raise BusyError(f"{path} is in use by another command: wait until that is done") from None
