@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Generator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from rich.table import Table
 
 import runoff
 from runoff import _blocks, _files, _rows, elections
-from runoff._cli_errors import InputError, IntegrityFailure, NotMet
+from runoff._cli_errors import InputError, IntegrityFailure, NotMet, writing
 from runoff._cli_options import numbers
 from runoff.certificates import BOUNDS
 
@@ -107,12 +107,12 @@ def certify(
             )
         elif run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
-            with _writing(run.path / name):
+            with writing(run.path / name):
                 (run.path / CERTIFICATES).mkdir(exist_ok=True)
                 _rows.write(run.path / name, certificates, y)
                 run.record(name)
     if out is not None:
-        with _writing(out):
+        with writing(out):
             _rows.write(out, certificates, y)
     summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started)
     if as_json:
@@ -155,17 +155,6 @@ def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
     except StorageError as error:
         raise IntegrityFailure(str(error)) from None
     return run, writable
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """What cannot be written, in one sentence."""
-    try:
-        yield
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}; nothing was left there") from None
 
 
 def _with_progress(array: NDArray[Any]) -> Generator[NDArray[Any], None, None]:

@@ -1,5 +1,9 @@
 """How commands fail: one sentence, and an exit code that says of which kind."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import click
 
 
@@ -19,3 +23,14 @@ class IntegrityFailure(click.ClickException):
     """A file is not what its manifest says."""
 
     exit_code = 4
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What cannot be written, in one sentence."""
+    try:
+        yield
+    except ImportError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}; nothing was left there") from None

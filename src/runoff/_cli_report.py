@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from runoff import elections
+from runoff._cli_errors import writing
 from runoff._cli_options import numbers
 from runoff._cli_runs import told
 from runoff.certificates import BOUNDS
@@ -71,7 +70,7 @@ def report(
             _matplotlib.library()  # before the long work
         if out is not None:
             with writing(out):  # likewise
-                pass
+                out.parent.mkdir(parents=True, exist_ok=True)
         sources = [source for run in runs for source in _sources(run, seeds, data_dir, not no_pictures)]
         from runoff import report as reports
 
@@ -114,16 +113,6 @@ def _from_table(table: Path, runs: tuple[Path, ...], out: Path | None, figures: 
     _matplotlib.library()
     with writing(figures):
         _tell(_figures.draw_table(table, figures), figures)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """What cannot be written, in one sentence."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield
-    except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}; nothing was left there") from None
 
 
 def _tell(written: list[str], folder: Path) -> None:

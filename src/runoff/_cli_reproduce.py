@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from runoff import _files, paper
-from runoff._cli_runs import load_dataset, told, train_run, work_of
+from runoff._cli_options import training
+from runoff._cli_runs import load_dataset, told, train_work, work_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,11 +45,7 @@ COLUMNS = (
 @click.option("--weights", is_flag=True, help="Keep the networks' weights, too, not only their scores.")
 @click.option("--network", default="nin", show_default=True, help="Another network, to try things out.")
 @click.option("--recipe", help="Another recipe, to try things out. Default: the paper's.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets are.")
-@click.option("--device", help="cpu, cuda or cuda:N. Default: a GPU if there is one.")
-@click.option("--in-flight", type=click.IntRange(1), help="Networks at a time; it changes the time only.")
-@click.option("--dry-run", is_flag=True, help="List the rows and the networks that they need.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+@training
 def reproduce(
     table: str | None,
     dataset: str | None,
@@ -149,11 +146,10 @@ def _trials(
             run = Run.create(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
             if run.manifest["edits"]:
                 raise RunError(f"{path} was edited since, so it is no run of the paper: give other --runs")
-            train_run(run, data, n_seeds, device, in_flight)
-            if shared and trials > 1:
-                ballots = running.ballots(work_of(run, data, n_seeds, device, in_flight), len(data.classes), [trial])
-            else:
-                ballots = run.ballots(n_seeds)
+            work = work_of(run, data, n_seeds, device, in_flight)
+            train_work(run, work, data, n_seeds)
+            alone = shared and trials > 1
+            ballots = running.ballots(work, len(data.classes), [trial]) if alone else run.ballots(n_seeds)
             found.append(_certified(row, run, ballots))
     return found
 

@@ -14,6 +14,7 @@ import click
 import numpy as np
 
 from runoff._cli_errors import InputError, IntegrityFailure
+from runoff._cli_options import training
 from runoff._files import written_whole
 
 # What is heavy is imported by the commands that need it, so that `runoff --help` is quick.
@@ -30,19 +31,6 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     if value.isascii() and value.isdigit() and len(value) <= 9:
         return int(value)
     return [name.strip() for name in value.split(",")]
-
-
-def _common(command: Any) -> Any:
-    """Options of all commands that train."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output."),
-        click.option("--dry-run", is_flag=True, help="Say what would be trained, and roughly how long it takes."),
-        click.option("--in-flight", type=click.IntRange(1), help="Networks at a time; it changes the time only."),
-        click.option("--device", help="cpu, cuda or cuda:N. Default: a GPU if there is one."),
-        click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets are."),
-    ):
-        command = option(command)
-    return command
 
 
 @click.command()
@@ -66,7 +54,7 @@ def _common(command: Any) -> Any:
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="The run's directory; resumed if it is there."
 )
-@_common
+@training
 def train(
     dataset: str,
     n_partitions: int,
@@ -130,7 +118,7 @@ def train(
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--add", type=click.Path(path_type=Path), help="Samples to add: a .npz file with x and y.")
 @click.option("--remove", type=click.Path(path_type=Path), help="Samples to remove, with their labels: likewise.")
-@_common
+@training
 def update(
     run: Path,
     add: Path | None,
@@ -345,10 +333,5 @@ def told() -> Iterator[None]:
         raise IntegrityFailure(str(error)) from None
     except (ImportError, MemberError, BusyError) as error:
         raise click.ClickException(str(error)) from None
-    except BrokenPipeError:
-        raise  # whoever read our output has seen enough
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise click.ClickException(f"{where}{error.strerror or error}") from None
     except ValueError as error:
         raise InputError(str(error)) from None

@@ -9,6 +9,7 @@ import click
 
 import runoff
 from runoff import _cli_certify, _cli_data, _cli_report, _cli_reproduce, _cli_runs
+from runoff._cli_errors import writing
 
 
 class Commands(click.Group):
@@ -56,5 +57,6 @@ def demo(out: Path) -> None:
     """
     from runoff import _demo
 
-    with _cli_runs.told(), _cli_report.writing(out):
+    with _cli_runs.told(), writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
         _demo.main(out)
