@@ -415,6 +415,10 @@ def test_a_run_that_cannot_be_written_to(done, monkeypatch):
     assert result.exit_code == 1
     assert "cannot be written: No space left on device" in result.stderr
     assert files(done) == before
+    result = run("train", "digits", *SMALL, "--d", 2, "--out", done)
+    assert result.exit_code == 1
+    assert f"Error: {done / 'ballots-1.npy'}: No space left on device" in result.stderr
+    assert files(done) == before
 
 
 def test_what_is_refused(tmp_path):

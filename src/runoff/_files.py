@@ -85,7 +85,9 @@ def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]
         os.umask(umask)
         Path(temporary).chmod(0o666 & ~umask)
         Path(temporary).replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = os.fspath(path)  # a full disk does not say of which file
         Path(temporary).unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
