@@ -104,7 +104,7 @@ def main():
         ("small network", networks.small, PAPER),
         ("a network with dropout", Dropping, PAPER),
     ):
-        together = train(range(8), network, recipe, device, 4)
+        together = train(range(8), network, recipe, device, 6)
         equal = True
         for members, in_flight in (([2], 1), ([4], 1), ([5, 2], 2), (range(7, -1, -1), 3), (range(8), 1)):
             again = train(members, network, recipe, device, in_flight)

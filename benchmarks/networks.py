@@ -10,6 +10,7 @@ The .npz file holds x_train, y_train, x_test, y_test; images are (n, height, wid
 """
 
 import argparse
+import dataclasses
 import time
 
 import numpy as np
@@ -56,12 +57,12 @@ def step(batch, size, channels):
 
     from runoff.torch._graphs import GraphSlot
 
-    device, recipe, shape = devices.find("cuda"), RECIPES["paper"], (size, size, channels)
-    n = 8 * batch
+    device, shape, n = devices.find("cuda"), (size, size, channels), 8 * batch
+    recipe = dataclasses.replace(RECIPES["paper"], batch_size=batch)
     X, y = random_data(n, shape)
     with devices.repeatable("bf16", device):
         in_flight = []
-        for member in range(5):
+        for member in range(8):
             slot = GraphSlot(networks.network_in_network, recipe, "bf16", shape, 10, device)
             slot.capture(batch, n, torch.uint8)
             in_flight.append(slot)
@@ -125,9 +126,11 @@ class Images(torch.utils.data.Dataset):
 
 
 def loader(data, k, epochs, members):
-    """Seconds for a whole member, from a few epochs of a few members."""
+    """Seconds for a whole member: training, from a few epochs of a few members, and scoring all inputs."""
     X, y = data["x_train"], data["y_train"].astype(np.int64)
-    recipe, seconds = RECIPES["paper"], []
+    inputs = data["x_test"], data["y_test"].astype(np.int64)
+    recipe, still = RECIPES["paper"], dataclasses.replace(RECIPES["paper"], crop=0, flip=False)
+    seconds, scoring = [], []
     buckets = X.reshape(len(X), -1).sum(1, dtype=np.int64) % k
     for member in range(members):
         rows = np.flatnonzero(buckets == member)
@@ -147,11 +150,22 @@ def loader(data, k, epochs, members):
                 optimizer.step()
         torch.cuda.synchronize()
         seconds.append((time.perf_counter() - start) / epochs * recipe.epochs)
+        questions = Images(*inputs, still)
+        questions.mean, questions.std = part.mean, part.std
+        start = time.perf_counter()
+        with torch.no_grad():
+            answers = [
+                network.eval()(x.cuda()).cpu()
+                for x, _ in torch.utils.data.DataLoader(questions, recipe.batch_size, num_workers=1)
+            ]
+        assert sum(map(len, answers)) == len(inputs[0])
+        scoring.append(time.perf_counter() - start)
         networks._fused.usable = usable
-    mean = float(np.mean(seconds))
+    mean = float(np.mean(seconds) + np.mean(scoring))
     print(
         f"plain loop, fp32, DataLoader with one worker: {mean:.1f} s a member ({epochs} epochs of {members} members, "
-        f"scaled to {recipe.epochs}); {k} members {mean * k / 3600:.2f} h",
+        f"scaled to {recipe.epochs}, and {np.mean(scoring):.1f} s for scoring {len(inputs[0])} inputs); {k} members "
+        f"{mean * k:.0f} s",
         flush=True,
     )
     return mean * k

@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
 pytest.importorskip("triton")
 
-from runoff.torch import NetworkInNetwork, _fused  # noqa: E402
+from runoff.torch import NetworkInNetwork, Recipe, _ends, _fused, augment, courses  # noqa: E402
 
 
 def error(given, expected):
@@ -69,12 +70,62 @@ def test_the_first_convolution(n_in, size):
     x = torch.randn(2, n_in, size, size + 1, device=DEVICE).to(memory_format=torch.channels_last)
     ours = torch.randn(24, n_in, 5, 5, device=DEVICE, requires_grad=True)
     theirs = ours.detach().double().requires_grad_()
-    given, expected = _fused.first_convolution(x, ours), F.conv2d(x.double(), theirs, padding=2)
+    given, expected = _ends.first_convolution(x, ours), F.conv2d(x.double(), theirs, padding=2)
     assert error(given, expected) < 1e-5
     weights = torch.randn_like(expected)
     (given * weights.float()).sum().backward()
     (expected * weights).sum().backward()
     assert error(ours.grad, theirs.grad) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("n_in", [1, 2, 3, 6])
+def test_patches_are_copies(n_in, dtype):
+    x = torch.randn(2, n_in, 5, 6, device=DEVICE).to(memory_format=torch.channels_last)
+    x = x.bfloat16().float()  # Triton's interpreter cuts off where a GPU rounds
+    given = _ends.patches(x, 3, dtype)
+    channels = 1 << (n_in - 1).bit_length()
+    rows = given[:, : 9 * channels].view(2, 30, 9, channels)
+    expected = F.unfold(x, 3, padding=1).view(2, n_in, 9, 30).permute(0, 3, 2, 1)
+    assert torch.equal(rows[..., :n_in].float(), expected)
+    assert not rows[..., n_in:].any()
+    assert not given[:, 9 * channels :].any()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+@pytest.mark.parametrize("shape", [(9, 7, 3), (6, 6, 1), (20, 17, 2)])
+@pytest.mark.parametrize(("crop", "flip"), [(2, True), (0, True), (3, False), (0, False)])
+def test_the_batch_has_the_bits_of_plain_augmentation(crop, flip, shape, dtype):
+    recipe = Recipe(epochs=3, batch_size=4, crop=crop, flip=flip)
+    draws = np.random.default_rng(sum(shape))
+    images = augment.padded(torch.from_numpy(draws.integers(0, 256, (11, *shape)).astype(dtype)), recipe).to(DEVICE)
+    labels = torch.from_numpy(draws.integers(0, 9, 11)).to(DEVICE)
+    mean, std = torch.rand(shape[-1], device=DEVICE) * 99, torch.rand(shape[-1], device=DEVICE) + 40
+    course = courses.draw(recipe, 11, shape, np.random.SeedSequence(1))
+    tables = {name: torch.from_numpy(value).to(DEVICE) for name, value in course.tables().items()}
+    for step in (0, len(course.rows) - 1):
+        clock = torch.tensor([step], device=DEVICE)
+        given, own, rate = _ends.batch(images, labels, clock, tables, recipe, mean, std)
+        row = {name: table[step] for name, table in tables.items()}
+        assert torch.equal(given, augment.batch(images, row, recipe, mean, std))
+        assert torch.equal(own, labels[row["rows"]])
+        assert torch.equal(rate, row["rates"])
+
+
+@pytest.mark.parametrize(("size", "n_channels", "n_classes"), [((8, 8), 192, 10), ((3, 5), 40, 43), ((1, 1), 16, 2)])
+def test_the_last_mean_and_linear_layer(size, n_channels, n_classes):
+    torch.manual_seed(n_classes)
+    x = torch.randn(5, n_channels, *size, device=DEVICE, requires_grad=True)
+    linear = nn.Linear(n_channels, n_classes).to(DEVICE)
+    theirs = [value.detach().double().requires_grad_() for value in (x, linear.weight, linear.bias)]
+    given = _ends.head(x, linear.weight, linear.bias)
+    expected = F.linear(theirs[0].mean((2, 3)), *theirs[1:])
+    assert error(given, expected) < 1e-5
+    weights = torch.randn_like(expected)
+    (given * weights.float()).sum().backward()
+    (expected * weights).sum().backward()
+    for ours, their in zip((x, linear.weight, linear.bias), theirs, strict=True):
+        assert error(ours.grad, their.grad) < 1e-5
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -7,12 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 POOLS = {None: 0, "max": 1, "avg": 2}
 NUMBERS = 4096  # that a program of `apply` holds at a time: whole rows
-SETTLE = {"BP": 256, "BC": 8}
-SUM_PLACES, SUM_BLOCKS = 64, 256
+SETTLE = {"BP": 128, "BC": 8}
 
 
 def usable(x: Tensor) -> bool:
@@ -26,37 +24,6 @@ def _kernels() -> Any:
     except ImportError:
         return None
     return _kernels
-
-
-def patches(x: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Each pixel's surroundings as a row, (n * height * width, columns): pixels in order, channels filled up."""
-    n, n_in, height, width = x.shape
-    channels = 1 << (n_in - 1).bit_length()
-    rows = F.pad(x.permute(0, 2, 3, 1), (0, channels - n_in)).to(dtype).contiguous()
-    n_columns = -(-size * size * channels // 8) * 8
-    out = torch.empty(n * height * width, n_columns, dtype=dtype, device=x.device)
-    _kernels().patches[(-(-len(out) // 32),)](
-        rows, out, len(out), height, width, n_columns,
-        SIZE=size, CHANNELS=channels, BP=32, BK=max(16, 1 << (n_columns - 1).bit_length()),
-    )  # fmt: skip
-    return out
-
-
-def as_rows(weight: Tensor) -> Tensor:
-    """A convolution's weights, (n_out, columns), as `patches` arranges the pixels."""
-    n_out, n_in, size, _ = weight.shape
-    channels = 1 << (n_in - 1).bit_length()
-    flat = F.pad(weight.permute(0, 2, 3, 1), (0, channels - n_in)).reshape(n_out, size * size * channels)
-    return F.pad(flat, (0, -flat.shape[1] % 8))
-
-
-def first_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """A convolution of few channels, such as colours, as one matrix product.
-
-    Libraries are slow at it: their tiles want many channels.
-    """
-    rows = patches(x, weight.shape[2], weight.dtype)
-    return F.linear(rows, as_rows(weight)).view(len(x), *x.shape[2:], -1).permute(0, 3, 1, 2)
 
 
 class _Halves(torch.autograd.Function):
@@ -101,14 +68,15 @@ def _grid(n_rows: int, n_channels: int, places: int, wide: int) -> tuple[tuple[i
     return (-(-n_rows // places), -(-n_channels // wide)), {"BP": places, "BC": wide}
 
 
-def _sum_grid(n_channels: int) -> tuple[int, dict[str, int]]:
-    return -(-n_channels // _wide(n_channels)), {"BP": SUM_PLACES, "BC": _wide(n_channels)}
-
-
-def _blocks(n_rows: int) -> tuple[int, int]:
-    """Rows for each program of a sum, and how many such programs: a function of the number of rows alone."""
-    each = SUM_PLACES * max(1, n_rows // (SUM_PLACES * SUM_BLOCKS))
-    return each, -(-n_rows // each)
+def _summed(n_rows: int, n_channels: int, windows: bool = False) -> tuple[tuple[int, int], int, dict[str, int]]:
+    """Grid, rows for each program and tile of a sum: functions of the shape alone."""
+    wide = _wide(n_channels)
+    places, blocks, warps = (128, 256, 4) if wide == 32 and n_rows >= 65536 else (32, 128, 2)
+    if windows:
+        places, warps = 16, 4
+    each = places * max(1, n_rows // (places * blocks))
+    tile = {"BP": places, "BC": wide, "num_warps": warps}
+    return (-(-n_rows // each), -(-n_channels // wide)), each, tile
 
 
 def _applied(rows: Tensor, norm: Tensor, pool: int, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -158,13 +126,12 @@ class _NormAct(torch.autograd.Function):
     ) -> Tensor:
         n_rows, channels = rows.numel() // rows.shape[3], rows.shape[3]
         kernels = _kernels()
-        each, n_blocks = _blocks(n_rows)
-        across, block = _sum_grid(channels)
-        sums = torch.empty(n_blocks, 2, channels, device=rows.device)
+        grid, each, tile = _summed(n_rows, channels)
+        sums = torch.empty(grid[0], 2, channels, device=rows.device)
         norm = torch.empty(4, channels, device=rows.device)
-        kernels.moments[(n_blocks, across)](rows, sums, n_rows, channels, each, **block)
+        kernels.moments[grid](rows, sums, n_rows, channels, each, **tile)
         kernels.settle[(-(-channels // SETTLE["BC"]),)](
-            sums, gamma, beta, mean, var, norm, n_blocks, n_rows, channels, momentum, eps, **SETTLE
+            sums, gamma, beta, mean, var, norm, grid[0], n_rows, channels, momentum, eps, **SETTLE
         )
         out, best, taps = _applied(rows, norm, pool, keep=True)
         ctx.save_for_backward(rows, norm, best, taps)
@@ -178,23 +145,24 @@ class _NormAct(torch.autograd.Function):
         _, height, width, channels = rows.shape
         n_rows = rows.numel() // channels
         kernels = _kernels()
-        # For the largest of a window, the sums run over windows: the x that won stands for all nine.
-        summed, pool = (best, 0) if ctx.pool == 1 else (rows, ctx.pool)
-        n_summed = summed.numel() // channels
-        each, n_blocks = _blocks(n_summed)
-        sums = torch.empty(n_blocks, 2, channels, device=rows.device)
-        slopes = torch.empty(2, channels, device=rows.device)
-        across, sum_block = _sum_grid(channels)
-        kernels.back_moments[(n_blocks, across)](
-            grad, summed, norm, sums, n_summed, height, width, channels, each, POOL=pool, **sum_block
-        )
-        kernels.back_settle[(-(-channels // SETTLE["BC"]),)](sums, slopes, n_blocks, channels, **SETTLE)
-        out = torch.empty_like(rows)
-        wide = _wide(channels)
         n_out = n_rows if ctx.pool == 0 else grad.numel() // channels  # behind a pool, 2 x 2 places for each window
-        places = 16 if ctx.pool else 128 if wide == 64 else 32
-        grid, block = _grid(n_out, channels, places, wide)
+        grid, each, tile = _summed(n_out, channels, windows=ctx.pool == 2)
+        sums = torch.empty(grid[0], 2, channels, device=rows.device)
+        slopes = torch.empty(2, channels, device=rows.device)
+        if ctx.pool == 2:
+            kernels.back_moments_avg[grid](grad, rows, norm, sums, n_out, height, width, channels, each, **tile)
+        else:  # for the largest of a window, the x that won stands for all nine
+            kernels.back_moments[grid](grad, best if ctx.pool else rows, norm, sums, n_out, channels, each, **tile)
+        kernels.back_settle[(-(-channels // SETTLE["BC"]),)](sums, slopes, grid[0], channels, **SETTLE)
+        out = torch.empty_like(rows)
+        if ctx.pool:
+            grid, tile = _grid(n_out, channels, 32 if _wide(channels) == 64 else 16, _wide(channels))
+        elif _wide(channels) == 64:
+            grid, tile = _grid(n_out, channels, 128, 64)
+        else:  # whole rows, since parts of them would be short
+            grid, tile = _grid(n_out, channels, 32, 1 << (channels - 1).bit_length())
+            tile["num_warps"] = 8
         kernels.back_apply[grid](
-            grad, taps, rows, norm, slopes, out, n_out, n_rows, height, width, channels, POOL=ctx.pool, **block
+            grad, taps, rows, norm, slopes, out, n_out, n_rows, height, width, channels, POOL=ctx.pool, **tile
         )
         return out, slopes[1], slopes[0], None, None, None, None, None

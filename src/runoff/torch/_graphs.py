@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from runoff.torch import _ends, _fused
 from runoff.torch.slots import INPUTS, Job, Prepared, Slot, State, tensors_of
 
 
@@ -84,6 +85,12 @@ class GraphSlot(Slot):
 
     def run(self) -> None:
         self.graph.replay()
+
+    def batch(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        if not _fused.usable(self.images) or not _ends.plain(self.recipe, self.images):
+            return super().batch()
+        settings = self.tables, self.recipe, self.mean, self.std
+        return *_ends.batch(self.images, self.labels, self.clock, *settings), None
 
     def prepare(self, job: Job) -> Prepared:
         """In pinned memory, from which copies run beside everything else."""

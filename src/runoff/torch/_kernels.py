@@ -12,27 +12,6 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["n_rows", "height", "width"])
-def patches(
-    x, out, n_rows, height, width, n_columns,
-    SIZE: tl.constexpr, CHANNELS: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
-):  # fmt: skip
-    """The SIZE x SIZE surroundings of each pixel as a row of n_columns numbers, zero beyond the edges and the end.
-
-    CHANNELS is 1, 2, 4 or 8, so that the channels of a pixel are loaded at once.
-    """
-    r = tl.program_id(0) * BP + tl.arange(0, BP)
-    k = tl.arange(0, BK)
-    pixel = k // CHANNELS
-    h = ((r // width) % height)[:, None] + (pixel // SIZE)[None, :] - SIZE // 2
-    w = (r % width)[:, None] + (pixel % SIZE)[None, :] - SIZE // 2
-    there = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (pixel < SIZE * SIZE)[None, :]
-    at = (((r // (width * height))[:, None] * height + h) * width + w) * CHANNELS + (k % CHANNELS)[None, :]
-    v = tl.load(x + at, mask=there & (r < n_rows)[:, None], other=0.0)
-    mask = (r < n_rows)[:, None] & (k < n_columns)[None, :]
-    tl.store(out + r[:, None] * n_columns + k[None, :], v, mask=mask)
-
-
 @triton.jit(do_not_specialize=["n_rows", "rows_each"])
 def moments(x, sums, n_rows, n_channels, rows_each, BP: tl.constexpr, BC: tl.constexpr):
     """Sums and sums of squares over a block of rows, (blocks, 2, channels)."""
@@ -148,35 +127,8 @@ def apply_pool(
         tl.store(out + at, (total / 9.0).to(out.dtype.element_ty), mask=mask)
 
 
-@triton.jit
-def _gradient(
-    grad, r, c, n_rows, inside, height, width, n_channels, POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
-):  # fmt: skip
-    """What arrives at each place before ReLU: from the same place (0), or from all windows around it (2)."""
-    if POOL == 0:
-        mask = (r < n_rows)[:, None] & inside[None, :]
-        return tl.load(grad + r[:, None] * n_channels + c[None, :], mask=mask, other=0.0).to(tl.float32)
-    g = tl.zeros([BP, BC], tl.float32)
-    out_width = (width + 1) // 2
-    out_height = (height + 1) // 2
-    w = r % width
-    h = (r // width) % height
-    image = r // (width * height)
-    for i in tl.static_range(4):
-        ho = h // 2 + i // 2
-        wo = w // 2 + i % 2
-        there = (r < n_rows) & (ho < out_height) & (wo < out_width)
-        there = there & (h % 2 >= i // 2) & (w % 2 >= i % 2)  # even places lie in one window, odd ones in two
-        at = ((image * out_height + ho) * out_width + wo)[:, None] * n_channels + c[None, :]
-        g += tl.load(grad + at, mask=there[:, None] & inside[None, :], other=0.0).to(tl.float32)
-    return g / 9.0
-
-
-@triton.jit(do_not_specialize=["n_rows", "height", "width", "rows_each"])
-def back_moments(
-    grad, x, norm, sums, n_rows, height, width, n_channels, rows_each,
-    POOL: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
-):  # fmt: skip
+@triton.jit(do_not_specialize=["n_rows", "rows_each"])
+def back_moments(grad, x, norm, sums, n_rows, n_channels, rows_each, BP: tl.constexpr, BC: tl.constexpr):
     """Sums over a block of rows of the gradient behind ReLU, and of it times the normalised x."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -190,13 +142,61 @@ def back_moments(
     for start in tl.range(0, rows_each, BP, num_stages=3):
         r = block * rows_each + start + tl.arange(0, BP)
         mask = (r < n_rows)[:, None] & inside[None, :]
-        v = tl.load(x + r[:, None] * n_channels + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        g = _gradient(grad, r, c, n_rows, inside, height, width, n_channels, POOL, BP, BC)
+        at = r[:, None] * n_channels + c[None, :]
+        v = tl.load(x + at, mask=mask, other=0.0).to(tl.float32)
+        g = tl.load(grad + at, mask=mask, other=0.0).to(tl.float32)
         g = tl.where(mask & (v * scale + shift > 0.0), g, 0.0)
         total += g
         along += g * (v - mean)
     tl.store(sums + block * 2 * n_channels + c, tl.sum(total, 0), mask=inside)
     tl.store(sums + (block * 2 + 1) * n_channels + c, tl.sum(along, 0) * rstd, mask=inside)
+
+
+@triton.jit(do_not_specialize=["n_out", "height", "width", "rows_each"])
+def back_moments_avg(
+    grad, x, norm, sums, n_out, height, width, n_channels, rows_each, BP: tl.constexpr, BC: tl.constexpr
+):
+    """The same behind a mean over windows: blocks of 2 x 2 places, which share four windows."""
+    block = tl.num_programs(0) - 1 - tl.program_id(0)
+    c = tl.program_id(1) * BC + tl.arange(0, BC)
+    inside = c < n_channels
+    mean = tl.load(norm + c, mask=inside, other=0.0)[None, :]
+    rstd = tl.load(norm + n_channels + c, mask=inside, other=0.0)
+    scale = tl.load(norm + 2 * n_channels + c, mask=inside, other=0.0)[None, :]
+    shift = tl.load(norm + 3 * n_channels + c, mask=inside, other=0.0)[None, :]
+    out_width = (width + 1) // 2
+    out_height = (height + 1) // 2
+    total = tl.zeros([BP, BC], tl.float32)
+    along = tl.zeros([BP, BC], tl.float32)
+    for start in range(0, rows_each, BP):
+        r = block * rows_each + start + tl.arange(0, BP)
+        valid = r < n_out
+        j = r % out_width
+        i = (r // out_width) % out_height
+        image = r // (out_width * out_height)
+        g00, _ = _window(grad, grad, image, i, j, out_height, out_width, valid, c, inside, n_channels, 2)
+        g01, _ = _window(grad, grad, image, i, j + 1, out_height, out_width, valid, c, inside, n_channels, 2)
+        g10, _ = _window(grad, grad, image, i + 1, j, out_height, out_width, valid, c, inside, n_channels, 2)
+        g11, _ = _window(grad, grad, image, i + 1, j + 1, out_height, out_width, valid, c, inside, n_channels, 2)
+        at = ((image * height + 2 * i) * width + 2 * j)[:, None] * n_channels + c[None, :]
+        there = valid[:, None] & inside[None, :]
+        right = there & (2 * j + 1 < width)[:, None]
+        below = there & (2 * i + 1 < height)[:, None]
+        total, along = _behind(x, at, there, g00, mean, scale, shift, total, along)
+        total, along = _behind(x, at + n_channels, right, g00 + g01, mean, scale, shift, total, along)
+        total, along = _behind(x, at + width * n_channels, below, g00 + g10, mean, scale, shift, total, along)
+        g = g00 + g01 + g10 + g11
+        total, along = _behind(x, at + (width + 1) * n_channels, right & below, g, mean, scale, shift, total, along)
+    tl.store(sums + block * 2 * n_channels + c, tl.sum(total, 0) / 9.0, mask=inside)
+    tl.store(sums + (block * 2 + 1) * n_channels + c, tl.sum(along, 0) * rstd / 9.0, mask=inside)
+
+
+@triton.jit
+def _behind(x, at, there, g, mean, scale, shift, total, along):
+    """Add what places give to the sums."""
+    v = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
+    g = tl.where(there & (v * scale + shift > 0.0), g, 0.0)
+    return total + g, along + g * (v - mean)
 
 
 @triton.jit(do_not_specialize=["n_blocks"])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from runoff.torch import _fused
+from runoff.torch import _ends, _fused
 
 Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features,)
 Factory = Callable[[Shape, int], nn.Module]
@@ -28,7 +28,7 @@ class Block(nn.Module):
         if _fused.usable(x):
             weight = self.convolution.weight if weight is None else weight
             if self.convolution.in_channels < 8 and not x.requires_grad:
-                x = _fused.first_convolution(x, weight)
+                x = _ends.first_convolution(x, weight)
             else:
                 x = F.conv2d(x, weight, padding=self.convolution.padding)
             return _fused.norm_act(x, self.norm, self.pool, self.training)
@@ -79,16 +79,11 @@ class NetworkInNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Logits, in full precision from the last mean on."""
         if _fused.usable(x):
-            x = self._fused(x)
-        else:
-            for block in self.blocks:
-                x = block(x)
+            return _ends.head(self._fused(x), self.head.weight, self.head.bias)
+        for block in self.blocks:
+            x = block(x)
         with torch.autocast(x.device.type, enabled=False):
-            x = x.to(self.head.weight.dtype).mean((2, 3))
-            if x.is_cuda:  # cuBLAS has no good kernel for so few classes in full precision
-                logits: Tensor = (x[:, None, :] * self.head.weight).sum(-1) + self.head.bias
-            else:
-                logits = self.head(x)
+            logits: Tensor = self.head(x.to(self.head.weight.dtype).mean((2, 3)))
         return logits
 
 

@@ -224,19 +224,23 @@ class Slot:
             self._step()
 
     def _step(self) -> None:
-        draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items()}
-        labels = self.labels[draws["rows"]]
-        x = augment.batch(self.images, draws, self.recipe, self.mean, self.std)
+        x, labels, rate, share = self.batch()
         with self.arithmetic():
             logits = self.module(self._arranged(x))
         smoothing = self.recipe.label_smoothing
         loss = F.cross_entropy(logits.float(), labels, label_smoothing=smoothing)
-        if "shares" in draws:
+        if share is not None:
             other = F.cross_entropy(logits.float(), labels.flip(0), label_smoothing=smoothing)
-            loss = draws["shares"] * loss + (1 - draws["shares"]) * other
-        self.optimizer.lr.copy_(draws["rates"])
+            loss = share * loss + (1 - share) * other
+        self.optimizer.lr.copy_(rate)
         self.optimizer.step(loss)
         self.clock += 1
+
+    def batch(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """At the clock's step: images as the network gets them, labels, learning rate, and the share in mixup."""
+        draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items()}
+        x = augment.batch(self.images, draws, self.recipe, self.mean, self.std)
+        return x, self.labels[draws["rows"]], draws["rates"], draws.get("shares")
 
     def _arranged(self, x: Tensor) -> Tensor:
         return x if self.channels_last or x.ndim != 4 else x.contiguous()

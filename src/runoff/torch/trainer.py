@@ -23,7 +23,7 @@ from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
 from runoff.torch.slots import Job, Slot, State, array_digest, build, own_numbers
 
-IN_FLIGHT = 4  # networks at a time on a GPU, if memory allows: more gained nothing
+IN_FLIGHT = 6  # networks at a time on a GPU, if memory allows: more gain nothing
 LITTLE = 16  # samples in a step that only sets things up
 SPARE = 0.9  # of the free memory of a GPU may be used
 
@@ -54,7 +54,7 @@ class Trainer:
     shape : of one sample, (height, width, channels) or (features,)
     n_classes : how many scores a network gives
     device : "cpu", "cuda", "cuda:N". Default: a GPU if there is one
-    in_flight : networks at a time. Default: as many as fit on a GPU, up to 4; as many as cores on a CPU
+    in_flight : networks at a time. Default: as many as fit on a GPU, up to 6; as many as cores on a CPU
 
     """
 
