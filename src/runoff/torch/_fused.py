@@ -18,6 +18,11 @@ def usable(x: Tensor) -> bool:
     return x.is_cuda and _kernels() is not None
 
 
+def version() -> str | None:
+    """Of the compiler of the kernels, where they are used."""
+    return None if _kernels() is None else _kernels().triton.__version__
+
+
 def _kernels() -> Any:
     try:
         from runoff.torch import _kernels

@@ -22,7 +22,7 @@ from safetensors.torch import save
 import runoff
 from runoff._files import written_whole
 from runoff.storage import StorageError
-from runoff.torch import devices
+from runoff.torch import _fused, devices
 from runoff.torch.networks import Factory
 from runoff.torch.slots import Job, State, array_digest, build, own_numbers, tensors_of
 from runoff.torch.trainer import Trained, Trainer
@@ -104,6 +104,7 @@ class Identities:
             trainer.precision,
             devices.describe(trainer.device),
             torch.__version__,
+            _fused.version() if trainer.device.type == "cuda" else None,
             np.__version__,
             list(trainer.shape),
             trainer.n_classes,
