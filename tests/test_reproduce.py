@@ -50,6 +50,7 @@ def test_rows_share_runs_and_are_written_beside_the_papers(tiny, tmp_path):
     assert [(line["method"], line["budget"]) for line in lines] == [
         ("DPA", 0), ("DPA", 1), ("DPA+ROE", 0), ("DPA+ROE", 1)
     ]  # fmt: skip
+    assert len({line["seconds"] for line in lines}) == 1  # the second trains nothing
     opened = Run.open(tmp_path / "cifar10-k4-d1")
     certificates = runoff.certify(np.asarray(opened.ballots()), election="plurality", bound="paper")
     right = 100 * runoff.certified_accuracy(certificates, tiny.y_test, [1])

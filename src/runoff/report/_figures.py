@@ -116,7 +116,7 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
                 method, d = line["method"], int(line["d"])
                 election = "runoff" if method.endswith("+ROE") else "plurality"
                 printed = int(line.get("paper_d") or d)
-                label = method if d == 1 else f"{method}, d = {d}" + (f" (paper {printed})" if printed != d else "")
+                label = method if d == 1 else f"{method}, d = {d}" + (f" ({printed})" if printed != d else "")
                 kind = (line.get("network") or "nin", line.get("recipe") or "")
                 if kinds.setdefault((line["dataset"], line["k"], method, d), kind) != kind:
                     raise ValueError(
@@ -210,7 +210,9 @@ def _improvement(ax: Axes, curves: Sequence[Curve]) -> None:
 
 def _legend(ax: Axes, printed: bool) -> None:
     if printed:
-        ax.plot([], [], "x", color="#444444", markersize=5, label="printed in the paper")
+        other = any(label.endswith(")") for label in ax.get_legend_handles_labels()[1])
+        label = "paper (d in brackets)" if other else "printed in the paper"
+        ax.plot([], [], "x", color="#444444", markersize=5, label=label)
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))

@@ -194,8 +194,9 @@ def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: boo
     _write_ballots(run, work, dataset, n_seeds)
     timings = _timings(run)
     timings["networks"] |= {f"{m}-{s}": work.store.seconds(m, s) for m, s in work.names}
-    timings["training"] = round(timings["training"] + took, 3)
-    timings["timed"] += len(work.missing)
+    if work.missing:
+        timings["training"] = round(timings["training"] + took, 3)
+        timings["timed"] += len(work.missing)
     with _files.written_whole(run.path / "timings.json") as file:
         json.dump(timings, file, indent=1)
     run.manifest["device"] = devices.describe(work.trainer.device)
