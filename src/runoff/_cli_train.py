@@ -1,0 +1,108 @@
+"""`runoff train`: an ensemble as a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from runoff._cli_options import training
+from runoff._cli_runs import load_dataset, tell_plan, tell_result, told, train_work, work_of
+
+
+def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | list[str] | None:
+    """A number of classes, or their names."""
+    if value is None:
+        return None
+    if value.isascii() and value.isdigit() and len(value) <= 9:
+        return int(value)
+    return [name.strip() for name in value.split(",")]
+
+
+@click.command()
+@click.argument("dataset")
+@click.option("--k", "n_partitions", type=click.IntRange(1), required=True, help="Parts of the data.")
+@click.option(
+    "--d", "spread", type=click.IntRange(1), default=1, show_default=True, help="Members of each bucket (FA)."
+)
+@click.option("--n-seeds", type=click.IntRange(1), default=1, show_default=True, help="Networks a member (DPA*).")
+@click.option("--network", default="nin", show_default=True, help="nin or small.")
+@click.option("--recipe", default="paper", show_default=True, help="paper, paper-no-flip or quick.")
+@click.option(
+    "--classes",
+    metavar="N or A,B,...",
+    callback=_classes,
+    help="Of your own data: how many classes there are, or their names. Decided beforehand, not by the samples.",
+)
+@click.option("--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True)
+@click.option("--seed", "random_state", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--no-weights", is_flag=True, help="Keep scores only: enough to certify, not to ask new inputs.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="The run's directory; resumed if it is there."
+)
+@training
+def train(
+    dataset: str,
+    n_partitions: int,
+    spread: int,
+    n_seeds: int,
+    network: str,
+    recipe: str,
+    classes: int | list[str] | None,
+    hash_: str,
+    random_state: int,
+    no_weights: bool,
+    out: Path,
+    data_dir: Path | None,
+    device: str | None,
+    in_flight: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Train an ensemble on DATASET (a name, a .npz file or a folder of images) and score its test inputs.
+
+    Interrupted or killed, the same command goes on where it was, to the same result. More --n-seeds add networks to a
+    run that is there.
+
+    Example: runoff train cifar10 --k 50 --out runs/cifar10-50
+    """
+    with told():
+        from runoff.runs import Run, RunError, locked
+        from runoff.torch import recipes, running
+
+        data = load_dataset(dataset, data_dir, classes)
+        if not data.classes_fixed:
+            raise RunError(
+                f"{dataset} must say which classes there are, or one sample with a new label would change every "
+                "member: use --classes, or put them into the data"
+            )
+        chosen = recipes.get(recipe)
+        settings = running.settings_for(
+            data,
+            data.name,
+            chosen,
+            n_partitions=n_partitions,
+            spread=spread,
+            network=network,
+            hash=hash_,
+            random_state=random_state,
+        )
+        running.check(settings, data, device)
+        if dry_run:
+            run = Run.open(out) if (out / "manifest.json").exists() else None
+            if run is not None:
+                run.must_be(settings, data.classes)
+            tell_plan(settings, run, data, out, n_seeds, device, in_flight, as_json)
+            return
+        with locked(out):
+            about = {**running.about(data), "weights": not no_weights, "given": absolute(dataset)}
+            run = Run.create(out, settings, about)
+            work = work_of(run, data, n_seeds, device, in_flight)
+            tell_result(run, train_work(run, work, data, n_seeds), as_json)
+
+
+def absolute(dataset: str) -> str:
+    """A name as it is, a path so that it can be found from elsewhere."""
+    from runoff import datasets
+
+    return dataset if dataset in datasets.NAMES else str(Path(dataset).expanduser().resolve())

@@ -1,0 +1,106 @@
+"""`runoff update`: edits of a run's samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from runoff._cli_options import training
+from runoff._cli_runs import edits_of, load_dataset, tell_plan, tell_result, told, train_work, work_of
+from runoff._files import written_whole
+
+if TYPE_CHECKING:
+    from runoff.runs import Run
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--add", type=click.Path(path_type=Path), help="Samples to add: a .npz file with x and y.")
+@click.option("--remove", type=click.Path(path_type=Path), help="Samples to remove, with their labels: likewise.")
+@training
+def update(
+    run: Path,
+    add: Path | None,
+    remove: Path | None,
+    data_dir: Path | None,
+    device: str | None,
+    in_flight: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Add and remove training samples of a RUN, and train only the members that they reach.
+
+    The result is that of a run on the edited samples. Removing a sample is unlearning it.
+
+    Example: runoff update runs/digits-20 --remove bad.npz
+    """
+    from runoff.runs import Run, RunError, locked
+
+    with told():
+        if not (run / "manifest.json").exists():
+            raise RunError(f"{run} is not a run: it has no manifest.json; make one with `runoff train`")
+        with locked(run):
+            there = Run.open(run)
+            about = there.manifest["dataset"]
+            data = load_dataset(about["given"], data_dir, about["classes"])
+            if data.fingerprint != there.settings.fingerprint:
+                raise RunError(f"{run} was trained on other samples than {there.settings.dataset} holds now")
+            edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
+            done = edits_of(there)
+            if done and not there.seeds():  # an update was killed, or failed
+                if edits and not _same(done[-len(edits) :], edits):
+                    raise RunError(
+                        f"{run} has an update that is not finished: finish it first with `runoff update {run}`"
+                    )
+                edits = []
+            elif not edits:
+                raise RunError("update needs --add or --remove, or both")
+            elif _same(done[-len(edits) :], edits):
+                click.echo(f"Warning: the last edits of {run} are the same; they are done once more.", err=True)
+            from runoff.torch import running
+
+            n_seeds = there.n_seeds
+            running.edited(data, [*done, *edits])  # whether they can be done
+            if dry_run:
+                tell_plan(there.settings, there, data, run, n_seeds, device, in_flight, as_json, edits)
+                return
+            work = work_of(there, data, n_seeds, device, in_flight, edits)
+            if edits:
+                _commit(there, edits)
+            tell_result(there, train_work(there, work, data, n_seeds), as_json)
+
+
+def _same(done: list[Any], edits: list[Any]) -> bool:
+    return len(done) == len(edits) and all(
+        what == again and np.array_equal(x, other_x) and np.array_equal(y, other_y)
+        for (what, x, y), (again, other_x, other_y) in zip(done, edits, strict=True)
+    )
+
+
+def _commit(run: Run, edits: list[Any]) -> None:
+    """From here on the run is one of the edited samples."""
+    (run.path / "edits").mkdir(exist_ok=True)
+    for what, x, y in edits:
+        name = f"edits/{len(run.manifest['edits']):06d}-{what}.npz"
+        with written_whole(run.path / name, binary=True) as file:
+            np.savez_compressed(file, x=x, y=y)
+        run.manifest["edits"].append(name)
+    run.manifest["n_seeds"] = run.n_seeds  # the ballots that tell are about to go
+    # What is of the samples before goes in the write that brings the edits: a kill leaves the one or the other.
+    run.replace(run.manifest["edits"], "ballots-", "certificates/", "members/")
+
+
+def _samples(path: Path) -> tuple[Any, Any]:
+    from runoff.datasets import DatasetError, _npz
+    from runoff.runs import RunError
+
+    try:
+        found = _npz.read(path, ["x", "y"])
+    except DatasetError as error:
+        raise RunError(str(error)) from None
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from None
+    return found["x"], found["y"]
