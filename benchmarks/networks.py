@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 import runoff
 from runoff.members import seeds_of
-from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, courses, devices, networks, slots
+from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, courses, devices, jobs, networks
 
 TERAFLOPS = 790e12  # bf16, dense, as measured with a large product on an H200
 PARTS = {
@@ -106,7 +106,7 @@ class Images(torch.utils.data.Dataset):
 
         self.images = [Image.fromarray(image) for image in images]
         self.labels, self.recipe = labels, recipe
-        mean, std = slots.statistics(images)
+        mean, std = jobs.statistics(images)
         self.mean, self.std = torch.from_numpy(mean)[:, None, None], torch.from_numpy(std)[:, None, None]
 
     def __len__(self):
@@ -230,7 +230,7 @@ def cpu():
 def plain(each, network, recipe):
     """A module, an optimiser and a loop over batches, with PyTorch's own settings."""
     images = each.images()
-    mean, std = (torch.from_numpy(value) for value in slots.statistics(images))
+    mean, std = (torch.from_numpy(value) for value in jobs.statistics(images))
     course = courses.draw(recipe, len(images), images.shape[1:], each.source)
     module = network((images.shape[3], *images.shape[1:3]), 10)
     optimizer = torch.optim.SGD(module.parameters(), 0.1, 0.9, 0, 5e-4, nesterov=True)

@@ -27,7 +27,9 @@ from runoff.torch import (
     TorchClassifier,
     Trainer,
     augment,
+    building,
     courses,
+    jobs,
     networks,
     slots,
 )
@@ -116,7 +118,7 @@ def test_crops_flips_and_holes_against_loops():
     draws = np.random.default_rng(0)
     images = draws.integers(1, 256, (5, 6, 7, 3), dtype=np.uint8)
     recipe = Recipe(epochs=1, crop=2, flip=True, cutout=3)
-    mean, std = slots.statistics(images)
+    mean, std = jobs.statistics(images)
     rows, flips = np.array([4, 0, 2]), np.array([True, False, True])
     shifts, holes = np.array([[0, 4], [2, 2], [3, 1]]), np.array([[0, 6], [3, 3], [5, 0]])
     tables = {"rows": rows, "flips": flips, "shifts": shifts, "holes": holes}
@@ -152,7 +154,7 @@ def test_jitter_of_nothing_is_nothing_and_a_gray_image_has_no_colour_to_change()
 def test_statistics_are_exact_and_leave_constant_channels_alone():
     images = np.random.default_rng(0).integers(0, 256, (50, 9, 9, 3), dtype=np.uint8)
     images[..., 2] = 7
-    mean, std = slots.statistics(images)
+    mean, std = jobs.statistics(images)
     np.testing.assert_allclose(mean, images.reshape(-1, 3).mean(0), rtol=1e-6)
     np.testing.assert_allclose(std[:2], images.reshape(-1, 3).std(0)[:2], rtol=1e-6)
     assert std[2] == 1
@@ -184,9 +186,9 @@ def plain_optimizer(network, recipe):
 def plain_loop(job, recipe, n_classes=10):
     """One network trained as anybody would: a module, an optimiser, a loop."""
     images = job.images()
-    mean, std = slots.statistics(images)
+    mean, std = jobs.statistics(images)
     course = courses.draw(recipe, len(images), images.shape[1:], job.source)
-    network = slots.build(networks.small, images.shape[1:], n_classes, courses.initial_seed(job.source))
+    network = building.build(networks.small, images.shape[1:], n_classes, courses.initial_seed(job.source))
     optimizer = plain_optimizer(network, recipe)
     for rows, shifts, flips, rate in zip(course.rows, course.shifts, course.flips, course.rates, strict=True):
         batch = np.zeros((len(rows), *images.shape[1:]), np.float32)

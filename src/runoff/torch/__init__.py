@@ -8,10 +8,11 @@ except ImportError as error:
 
 from runoff.torch.checkpoints import Checkpoints
 from runoff.torch.classifier import TorchClassifier
+from runoff.torch.jobs import Job
 from runoff.torch.networks import NETWORKS, NetworkInNetwork, SmallNetwork
 from runoff.torch.recipes import RECIPES, Recipe
-from runoff.torch.slots import Job
-from runoff.torch.trainer import Trained, Trainer
+from runoff.torch.results import Trained
+from runoff.torch.trainer import Trainer
 
 __all__ = [
     "NETWORKS",

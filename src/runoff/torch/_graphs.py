@@ -9,7 +9,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from runoff.torch import _ends, _fused
-from runoff.torch.slots import INPUTS, Job, Prepared, Slot, State, tensors_of
+from runoff.torch.building import State, tensors_of
+from runoff.torch.jobs import Job
+from runoff.torch.slots import INPUTS, Prepared, Slot
 
 
 class GraphSlot(Slot):

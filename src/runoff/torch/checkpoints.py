@@ -23,9 +23,11 @@ import runoff
 from runoff._files import written_whole
 from runoff.storage import StorageError
 from runoff.torch import _fused, devices
+from runoff.torch.building import State, build, own_numbers, tensors_of
+from runoff.torch.jobs import Job, array_digest
 from runoff.torch.networks import Factory
-from runoff.torch.slots import Job, State, array_digest, build, own_numbers, tensors_of
-from runoff.torch.trainer import Trained, Trainer
+from runoff.torch.results import Trained
+from runoff.torch.trainer import Trainer
 
 FORMAT = "runoff network 1"
 SCORES = "runoff:scores"  # beside the weights, where inputs were given

@@ -18,11 +18,13 @@ from runoff.members import seeds_of
 from runoff.samples import Dense, Rows, Samples
 from runoff.torch import devices, inputs, networks, recipes
 from runoff.torch._progress import shown
+from runoff.torch.building import State
 from runoff.torch.checkpoints import Checkpoints, Identities, Kept
+from runoff.torch.jobs import Job, array_digest, compact
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
-from runoff.torch.slots import Job, State, array_digest, compact
-from runoff.torch.trainer import Trained, Trainer
+from runoff.torch.results import Trained
+from runoff.torch.trainer import Trainer
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ from runoff.torch import devices, inputs, networks
 from runoff.torch._progress import shown
 from runoff.torch.checkpoints import Checkpoints, Identities
 from runoff.torch.classifier import averaged
+from runoff.torch.jobs import Job, array_digest, compact
 from runoff.torch.recipes import Recipe
-from runoff.torch.slots import Job, array_digest, compact
 from runoff.torch.trainer import Trainer
 
 if TYPE_CHECKING:

@@ -7,48 +7,25 @@ statistics, momentum, samples, draws. Nothing of the one before is left, and not
 
 from __future__ import annotations
 
-import hashlib
-import random
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from runoff.hashing import plain_floats
 from runoff.torch import augment, courses, optimizers
+from runoff.torch.building import State, build, built, draws, seed_all, tensors_of
+from runoff.torch.jobs import Job, statistics
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
 
-State = dict[str, Tensor]
 MEAN, STD = "runoff:mean", "runoff:std"  # beside the network's own tensors: how a member sees an input
 INPUTS = {"cpu": 64, "cuda": 512}  # scored at a time, always that many: the bits must not depend on how many are asked
-
-ATTEMPTS = 5  # to build a network undisturbed
-_drawing = threading.RLock()  # one at a time takes global random numbers for its own
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One network to train: a member's own samples, by content, and where its random numbers come from."""
-
-    member: int
-    seed: int
-    source: np.random.SeedSequence
-    samples: NDArray[Any] = field(repr=False)  # of all members
-    rows: NDArray[np.int64] = field(repr=False)  # its own
-    labels: NDArray[np.int64] = field(repr=False)  # of its own
-
-    def images(self) -> NDArray[Any]:
-        """Its samples in a form that follows from them alone: bytes where all are whole and in range, else floats."""
-        return compact(self.samples[self.rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,116 +36,6 @@ class Prepared:
     course: courses.Course
     tensors: dict[str, Tensor] = field(repr=False)
     module: nn.Module = field(repr=False)  # new, with its first weights
-
-
-def array_digest(array: Any) -> str:
-    """Of type, shape and values."""
-    head = f"{array.dtype.str} {array.shape} ".encode()
-    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
-
-
-def compact(values: NDArray[Any]) -> NDArray[Any]:
-    """Bytes where all values are whole numbers from 0 to 255, else float32 with one zero and one NaN."""
-    if values.dtype == np.uint8:
-        return values
-    floats = plain_floats(values)
-    if ((floats >= 0) & (floats <= 255) & (floats == np.floor(floats))).all():
-        return floats.astype(np.uint8)
-    with np.errstate(over="ignore"):
-        return floats.astype(np.float32)
-
-
-def statistics(images: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each channel; a channel that never changes is left as it is."""
-    flat = images.reshape(-1, images.shape[-1])
-    if flat.dtype == np.uint8:  # exact: no order of summing to think of
-        counts = np.stack([np.bincount(channel, minlength=256) for channel in flat.T])
-        values = np.arange(256)
-        total, square = (counts * values).sum(1), (counts * values**2).sum(1)
-        mean = total / len(flat)
-        var = (square * len(flat) - total**2) / len(flat) ** 2
-    else:
-        with np.errstate(all="ignore"):
-            mean, var = flat.mean(axis=0, dtype=np.float64), flat.var(axis=0, dtype=np.float64)
-    std = np.sqrt(var)
-    return mean.astype(np.float32), np.where(std > 0, std, 1.0).astype(np.float32)
-
-
-def tensors_of(module: nn.Module) -> State:
-    """Everything that a network learns or keeps, also buffers that its state_dict leaves out; shared ones once."""
-    return {name: value.detach() for name, value in (*module.named_parameters(), *module.named_buffers())}
-
-
-def build(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
-    """A network with first weights from a source.
-
-    Weights are drawn from global random numbers, from which others may draw at the same time in other threads. So it is
-    built twice, until both are equal; which also finds functions that give different networks, or the same one twice.
-    """
-    for _ in range(ATTEMPTS):
-        first, second = (_built(factory, shape, n_classes, source) for _ in range(2))
-        one, other = tensors_of(first), tensors_of(second)
-        places = {value.untyped_storage().data_ptr() for value in one.values() if value.numel()}
-        if shared := [
-            n for n, value in other.items() if value.numel() and value.untyped_storage().data_ptr() in places
-        ]:
-            raise ValueError(
-                f"network must make every tensor anew, but two of its networks share {shared[0]!r}: copy the module "
-                "(copy.deepcopy) inside the function"
-            )
-        if one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one):
-            return first
-    raise ValueError(
-        "network must give the same weights for the same random numbers, got different ones: it draws from a source of "
-        "its own, or another thread draws from the global one at the same time"
-    )
-
-
-def _built(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
-    torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
-    with own_numbers(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
-        module = factory(torch_shape, n_classes)
-    if not isinstance(module, nn.Module):
-        raise ValueError(f"network must give an nn.Module, got {type(module).__name__}")
-    return module
-
-
-@contextmanager
-def own_numbers(seed: int) -> Iterator[None]:
-    """Global random numbers of PyTorch (on the CPU), numpy and Python from a seed, and afterwards as they were."""
-    with _drawing:
-        before = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
-        try:
-            seed_all(seed)
-            yield
-        finally:
-            torch.default_generator.set_state(before[0])
-            np.random.set_state(before[1])  # noqa: NPY002
-            random.setstate(before[2])
-
-
-def draws(work: Callable[[], object]) -> bool:
-    """Whether some work draws from global random numbers on the host: each time, since others may draw, too."""
-    for _ in range(ATTEMPTS):
-        with own_numbers(0):
-            before = _numbers()
-            work()
-            if _numbers() == before:
-                return False
-    return True
-
-
-def seed_all(seed: int) -> None:
-    """Start all global random numbers on the host."""
-    torch.default_generator.manual_seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    random.seed(seed)
-
-
-def _numbers() -> tuple[Any, ...]:
-    """Where global random numbers on the host are at."""
-    numpy_: Any = np.random.get_state()  # noqa: NPY002
-    return torch.default_generator.get_state().numpy().tobytes(), numpy_[1].tobytes(), numpy_[2:], random.getstate()
 
 
 def fits(state: State, like: State, n_channels: int) -> None:
@@ -191,7 +58,7 @@ class Slot:
     ) -> None:
         self.factory, self.recipe, self.precision = factory, recipe, precision
         self.shape, self.n_classes, self.device = shape, n_classes, device
-        self.install(_built(factory, shape, n_classes, np.random.SeedSequence(0)))
+        self.install(built(factory, shape, n_classes, np.random.SeedSequence(0)))
         self.clock = torch.zeros(1, dtype=torch.int64, device=device)
         self.mean = torch.zeros(shape[-1], device=device)
         self.std = torch.ones(shape[-1], device=device)

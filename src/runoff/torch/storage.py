@@ -13,11 +13,12 @@ from safetensors.torch import save as dump
 from runoff import storage
 from runoff.storage import StorageError
 from runoff.torch import networks
+from runoff.torch.building import State, build, tensors_of
 from runoff.torch.checkpoints import architecture
 from runoff.torch.classifier import NetworkMember, TorchClassifier
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
-from runoff.torch.slots import MEAN, State, build, fits, tensors_of
+from runoff.torch.slots import MEAN, fits
 
 FORMAT, VERSION = "runoff torch classifier", 1
 

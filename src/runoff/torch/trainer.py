@@ -8,8 +8,8 @@ import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,26 +19,16 @@ from torch import Tensor
 
 from runoff.members import MemberError
 from runoff.torch import devices
+from runoff.torch.building import State, build, own_numbers
+from runoff.torch.jobs import Job, array_digest
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
-from runoff.torch.slots import Job, Slot, State, array_digest, build, own_numbers
+from runoff.torch.results import Trained, naming, trained
+from runoff.torch.slots import Slot
 
 IN_FLIGHT = 6  # networks at a time on a GPU, if memory allows: more gain nothing
 LITTLE = 16  # samples in a step that only sets things up
 SPARE = 0.9  # of the free memory of a GPU may be used
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A network that is done. `scores` are for the inputs that `train` was given."""
-
-    member: int
-    seed: int
-    state: State = field(repr=False)  # on the host
-    scores: NDArray[np.float32] | None = field(default=None, repr=False)
-    asked: str | None = None  # a digest of those inputs
-    refused: str | None = None  # why it is of no use
-    seconds: float = 0.0
 
 
 class Trainer:
@@ -314,37 +304,8 @@ class _Ending:
         return trained(self.job, self.unpacked(self.state), scores, time.perf_counter() - self.begun)
 
 
-@contextmanager
-def naming(job: Job) -> Iterator[None]:
-    """Errors that say whose they are."""
-    try:
-        yield
-    except (torch.cuda.OutOfMemoryError, MemoryError):
-        raise MemberError(
-            f"member {job.member} ran out of memory with {len(job.rows)} samples: use a smaller network or batch_size, "
-            "or fewer in_flight"
-        ) from None
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise MemberError(
-            f"member {job.member} could not be trained on its {len(job.rows)} samples: {reason}"
-        ) from error
-
-
 def _to_host(scores: Tensor) -> Tensor:
     return torch.empty(scores.shape, dtype=scores.dtype, pin_memory=True).copy_(scores, non_blocking=True)
-
-
-def trained(job: Job, state: State, scores: NDArray[Any] | None, seconds: float) -> Trained:
-    """Once a loss is no number, the weights are none either, and stay so."""
-    broken = next((name for name, value in state.items() if not _sane(value)), None)
-    refused = None if broken is None else f"its loss became infinite or no number (seen in {broken!r} after training)"
-    return Trained(job.member, job.seed, state, scores, None, refused, seconds)
-
-
-def _sane(value: Tensor) -> bool:
-    """No NaN, and not all infinite: masks may hold infinities, weights become NaN a step after they become infinite."""
-    return not bool(torch.isnan(value).any()) and (not value.numel() or bool(torch.isfinite(value).any()))
 
 
 def _ahead(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], ahead: int) -> Generator[Any]:

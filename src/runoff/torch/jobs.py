@@ -1,0 +1,61 @@
+"""Jobs: one network to train each, with its own samples and nobody else's."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff.hashing import plain_floats
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One network to train: a member's own samples, by content, and where its random numbers come from."""
+
+    member: int
+    seed: int
+    source: np.random.SeedSequence
+    samples: NDArray[Any] = field(repr=False)  # of all members
+    rows: NDArray[np.int64] = field(repr=False)  # its own
+    labels: NDArray[np.int64] = field(repr=False)  # of its own
+
+    def images(self) -> NDArray[Any]:
+        """Its samples in a form that follows from them alone: bytes where all are whole and in range, else floats."""
+        return compact(self.samples[self.rows])
+
+
+def array_digest(array: Any) -> str:
+    """Of type, shape and values."""
+    head = f"{array.dtype.str} {array.shape} ".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def compact(values: NDArray[Any]) -> NDArray[Any]:
+    """Bytes where all values are whole numbers from 0 to 255, else float32 with one zero and one NaN."""
+    if values.dtype == np.uint8:
+        return values
+    floats = plain_floats(values)
+    if ((floats >= 0) & (floats <= 255) & (floats == np.floor(floats))).all():
+        return floats.astype(np.uint8)
+    with np.errstate(over="ignore"):
+        return floats.astype(np.float32)
+
+
+def statistics(images: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and standard deviation of each channel; a channel that never changes is left as it is."""
+    flat = images.reshape(-1, images.shape[-1])
+    if flat.dtype == np.uint8:  # exact: no order of summing to think of
+        counts = np.stack([np.bincount(channel, minlength=256) for channel in flat.T])
+        values = np.arange(256)
+        total, square = (counts * values).sum(1), (counts * values**2).sum(1)
+        mean = total / len(flat)
+        var = (square * len(flat) - total**2) / len(flat) ** 2
+    else:
+        with np.errstate(all="ignore"):
+            mean, var = flat.mean(axis=0, dtype=np.float64), flat.var(axis=0, dtype=np.float64)
+    std = np.sqrt(var)
+    return mean.astype(np.float32), np.where(std > 0, std, 1.0).astype(np.float32)
