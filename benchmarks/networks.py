@@ -136,7 +136,7 @@ def loader(data, k, epochs, members):
         rows = np.flatnonzero(buckets == member)
         part = Images(X[rows], y[rows], recipe)
         network = networks.network_in_network((3, 32, 32), 10).cuda()
-        usable, networks._fused.usable = networks._fused.usable, lambda _: False  # plain layers of PyTorch
+        usable, networks._fused.usable = networks._fused.usable, lambda *_: False  # plain layers of PyTorch
         optimizer = torch.optim.SGD(network.parameters(), 0.1, 0.9, 0, 5e-4, nesterov=True)
         batches = torch.utils.data.DataLoader(part, recipe.batch_size, shuffle=True, num_workers=1)
         for epoch in range(epochs + 1):

@@ -3,15 +3,20 @@
 What only a GPU can show is in benchmarks/isolation.py.
 """
 
+import dataclasses
+import os
 from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
 import torch
 
-from runoff.torch import Trainer, _graphs, devices, networks
+from runoff.torch import Trainer, _fused, _graphs, devices, networks
 from runoff.torch.slots import Slot
 from tests.test_torch_isolation import ALL, PLAIN, TEST_X, Dropping, jobs, same, trained
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
 
 
 class Stream:
@@ -111,6 +116,17 @@ def test_slots_that_are_used_again_give_the_same_bits(faked, network, recipe):  
     with devices.repeatable("fp32", trainer.device):
         for key, scores in trainer._scored_on_gpu(states, TEST_X[..., None]):
             np.testing.assert_array_equal(scores, expected[key].scores)
+
+
+@pytest.mark.parametrize("recipe", [ALL, PLAIN, dataclasses.replace(PLAIN, crop=1, flip=True)])
+def test_batches_of_the_kernel_give_the_same_bits(faked, recipe, monkeypatch):  # noqa: ARG001
+    pytest.importorskip("triton")
+    expected = trained([0, 1, 2, 5], networks.small, recipe)
+    monkeypatch.setattr(_fused, "there", lambda _: True)
+    for members, in_flight in (([1, 0, 5], 2), ([2, 5], 1)):
+        _, given = on_slots(members, networks.small, recipe, in_flight)
+        for key, network_ in given.items():
+            assert same(network_, expected[key]), key
 
 
 class Replacing(torch.nn.Module):

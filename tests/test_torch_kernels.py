@@ -14,6 +14,7 @@ if DEVICE == "cpu":
 pytest.importorskip("triton")
 
 from runoff.torch import NetworkInNetwork, Recipe, _ends, _fused, augment, courses  # noqa: E402
+from runoff.torch.networks import Block  # noqa: E402
 
 
 def error(given, expected):
@@ -115,8 +116,9 @@ def test_the_batch_has_the_bits_of_plain_augmentation(crop, flip, shape, dtype):
 @pytest.mark.parametrize(("size", "n_channels", "n_classes"), [((8, 8), 192, 10), ((3, 5), 40, 43), ((1, 1), 16, 2)])
 def test_the_last_mean_and_linear_layer(size, n_channels, n_classes):
     torch.manual_seed(n_classes)
-    x = torch.randn(5, n_channels, *size, device=DEVICE, requires_grad=True)
+    x = torch.randn(37, n_channels, *size, device=DEVICE, requires_grad=True)
     linear = nn.Linear(n_channels, n_classes).to(DEVICE)
+    linear.weight = nn.Parameter(linear.weight.detach().t().contiguous().t())  # as some parametrizations leave it
     theirs = [value.detach().double().requires_grad_() for value in (x, linear.weight, linear.bias)]
     given = _ends.head(x, linear.weight, linear.bias)
     expected = F.linear(theirs[0].mean((2, 3)), *theirs[1:])
@@ -128,6 +130,77 @@ def test_the_last_mean_and_linear_layer(size, n_channels, n_classes):
         assert error(ours.grad, their.grad) < 1e-5
 
 
+def test_sums_over_many_rows_of_few_channels():
+    torch.manual_seed(0)
+    ours, theirs = nn.BatchNorm2d(32).to(DEVICE), nn.BatchNorm2d(32).to(DEVICE).double()
+    x = torch.randn(1, 32, 257, 259, device=DEVICE)
+    assert _fused._summed(257 * 259, 32) != _fused._summed(257 * 2, 32)
+    a, b = x.clone().requires_grad_(), x.double().requires_grad_()
+    given, expected = _fused.norm_act(a, ours, None, True), F.relu(theirs(b))
+    assert error(given, expected) < 1e-6
+    weights = torch.randn_like(expected)
+    (given * weights.float()).sum().backward()
+    (expected * weights).sum().backward()
+    assert error(a.grad, b.grad) < 1e-5
+    assert error(ours.weight.grad, theirs.weight.grad) < 1e-5
+
+
+def test_only_what_fits_into_32_bits(monkeypatch):
+    monkeypatch.setattr(_fused, "there", lambda _: True)
+    assert _fused.usable(torch.empty(512, 3, 147, 147, device="meta"), 192)
+    assert not _fused.usable(torch.empty(512, 3, 148, 148, device="meta"), 192)
+    assert not Block(3, 192, 5).fused(torch.empty(512, 3, 146, 146, device="meta"))  # 200 columns of patches
+
+
+def test_bits_that_an_environment_decides(monkeypatch):
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    before = _fused.version()
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
+    assert before != _fused.version()
+
+
+@pytest.mark.parametrize("block", [Block(3, 16, 4), Block(3, 16, 5).eval(), Block(9, 16, 3).eval()])
+def test_blocks_that_have_no_kernels_of_their_own(block, monkeypatch):
+    """Even sizes, and gradients through statistics at rest, as in fine-tuning."""
+    torch.manual_seed(0)
+    block = block.to(DEVICE)
+    x = torch.randn(2, block.convolution.in_channels, 8, 8, device=DEVICE)
+    answers = []
+    for there in (False, True):
+        monkeypatch.setattr(_fused, "there", lambda _, there=there: there)
+        block.zero_grad()
+        out = block(x)
+        out.square().sum().backward()
+        answers.append((out, block.convolution.weight.grad.clone(), block.norm.weight.grad.clone()))
+    for given, expected in zip(*answers, strict=True):
+        assert given.shape == expected.shape
+        assert error(given, expected) < 1e-4
+
+
+class Doubling(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize("change", ["a layer more", "no bias", "another head"])
+def test_networks_that_were_changed(change, monkeypatch):
+    torch.manual_seed(0)
+    network = NetworkInNetwork(3, 7).to(DEVICE).eval()
+    if change == "a layer more":
+        network.blocks.insert(3, nn.Upsample(scale_factor=2))
+    elif change == "no bias":
+        network.head = nn.Linear(192, 7, bias=False).to(DEVICE)
+    else:
+        network.head = Doubling(192, 7).to(DEVICE)
+    x = torch.randn(2, 3, 8, 8, device=DEVICE)
+    answers = []
+    for there in (False, True):
+        monkeypatch.setattr(_fused, "there", lambda _, there=there: there)
+        with torch.no_grad():
+            answers.append(network(x))
+    assert error(*answers) < 1e-4
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_the_whole_network(training, monkeypatch):
     torch.manual_seed(0)
@@ -136,10 +209,10 @@ def test_the_whole_network(training, monkeypatch):
     fused = fused.to(memory_format=torch.channels_last).train(training)
     x, y = torch.randn(4, 3, 10, 10, device=DEVICE), torch.tensor([0, 3, 6, 2], device=DEVICE)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    monkeypatch.setattr(_fused, "usable", lambda _: False)
+    monkeypatch.setattr(_fused, "usable", lambda *_: False)
     expected = plain.train(training)(x.double())
     F.cross_entropy(expected, y).backward()
-    monkeypatch.setattr(_fused, "usable", lambda _: True)
+    monkeypatch.setattr(_fused, "usable", lambda *_: True)
     given = fused(x.to(memory_format=torch.channels_last))
     assert error(given, expected) < 1e-4
     if training:

@@ -150,11 +150,11 @@ def _trials(
             train_work(run, work, data, n_seeds)
             alone = shared and trials > 1
             ballots = running.ballots(work, len(data.classes), [trial]) if alone else run.ballots(n_seeds)
-            found.append(_certified(row, run, ballots))
+            found.append(_certified(row, run, ballots, len(work.jobs)))
     return found
 
 
-def _certified(row: Row, run: Run, ballots: NDArray[Any]) -> dict[str, Any]:
+def _certified(row: Row, run: Run, ballots: NDArray[Any], n_networks: int) -> dict[str, Any]:
     import runoff
 
     certificates = runoff.certify(ballots, election=row.election, spread=run.spread(), bound="paper")
@@ -164,9 +164,9 @@ def _certified(row: Row, run: Run, ballots: NDArray[Any]) -> dict[str, Any]:
     return {
         "clean": float(right[0]),
         "right": dict(zip(budgets, right[1:].tolist(), strict=True)),
-        # Of commands that were killed nobody knows.
-        "seconds": timings["training"] if timings["timed"] >= len(timings["networks"]) else None,
-        "networks": len(timings["networks"]),
+        # Of commands that were killed nobody knows, nor which part of it a run took for some of its networks.
+        "seconds": timings["training"] if timings["timed"] >= len(timings["networks"]) == n_networks else None,
+        "networks": n_networks,
         "run": run.path.name,
         "device": run.manifest["device"],
     }

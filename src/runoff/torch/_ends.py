@@ -20,8 +20,8 @@ def _kernels() -> Any:
 
 
 def plain(recipe: Recipe, images: Tensor) -> bool:
-    """Whether all that a recipe does to images is what `batch` does."""
-    return images.ndim == 4 and not (recipe.jitter or recipe.cutout or recipe.mixup)
+    """Whether all that a recipe does to images is what `batch` does; it is made for few channels."""
+    return images.ndim == 4 and images.shape[3] <= 16 and not (recipe.jitter or recipe.cutout or recipe.mixup)
 
 
 def batch(
@@ -84,7 +84,8 @@ def first_convolution(x: Tensor, weight: Tensor) -> Tensor:
 
 def head(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """linear(x.mean((2, 3))) in full precision."""
-    return _Head.apply(x.permute(0, 2, 3, 1).contiguous(), weight, bias)  # type: ignore[no-any-return,no-untyped-call]
+    rows = x.permute(0, 2, 3, 1).contiguous()
+    return _Head.apply(rows, weight.contiguous(), bias.contiguous())  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _Head(torch.autograd.Function):

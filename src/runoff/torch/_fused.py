@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,18 +10,26 @@ import torch
 from torch import Tensor
 
 POOLS = {None: 0, "max": 1, "avg": 2}
+LARGEST = 2**31
 NUMBERS = 4096  # that a program of `apply` holds at a time: whole rows
 SETTLE = {"BP": 128, "BC": 8}
 
 
-def usable(x: Tensor) -> bool:
-    """Whether the kernels can take this activation."""
+def usable(x: Tensor, n_channels: int) -> bool:
+    """Whether the kernels can take these images, with so many channels at most: they count numbers in 32 bits."""
+    return there(x) and x.numel() // x.shape[1] * n_channels < LARGEST
+
+
+def there(x: Tensor) -> bool:
+    """Whether there are kernels for where this is."""
     return x.is_cuda and _kernels() is not None
 
 
 def version() -> str | None:
-    """Of the compiler of the kernels, where they are used."""
-    return None if _kernels() is None else _kernels().triton.__version__
+    """Of the compiler of the kernels, where they are used, and what decides how it rounds."""
+    if _kernels() is None:
+        return None
+    return f"{_kernels().triton.__version__} {os.environ.get('TRITON_DEFAULT_FP_FUSION')}"
 
 
 def _kernels() -> Any:

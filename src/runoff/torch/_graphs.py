@@ -89,7 +89,7 @@ class GraphSlot(Slot):
         self.graph.replay()
 
     def batch(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        if not _fused.usable(self.images) or not _ends.plain(self.recipe, self.images):
+        if not _fused.there(self.images) or not _ends.plain(self.recipe, self.images):
             return super().batch()
         settings = self.tables, self.recipe, self.mean, self.std
         return *_ends.batch(self.images, self.labels, self.clock, *settings), None

@@ -25,17 +25,26 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """On a GPU, everything after the convolution is one operation; `weight` is the convolution's in bf16."""
-        if _fused.usable(x):
+        if self.fused(x):
             weight = self.convolution.weight if weight is None else weight
-            if self.convolution.in_channels < 8 and not x.requires_grad:
+            if self._as_patches() and not x.requires_grad:
                 x = _ends.first_convolution(x, weight)
             else:
                 x = F.conv2d(x, weight, padding=self.convolution.padding)
-            return _fused.norm_act(x, self.norm, self.pool, self.training)
+            return _fused.norm_act(x, self.norm, self.pool, self.norm.training)
         x = F.relu(self.norm(self.convolution(x)))
         if self.pool == "max":
             return F.max_pool2d(x, 3, stride=2, padding=1)
         return F.avg_pool2d(x, 3, stride=2, padding=1) if self.pool == "avg" else x
+
+    def fused(self, x: Tensor) -> bool:
+        """Whether kernels of our own take images of this kind: never for gradients at rest, which they do not have."""
+        n_out, n_in, size, _ = self.convolution.weight.shape
+        widest = max(n_in, n_out, 8 * size * size if self._as_patches() else 0)
+        return (self.norm.training or not torch.is_grad_enabled()) and _fused.usable(x, widest)
+
+    def _as_patches(self) -> bool:
+        return self.convolution.in_channels < 8 and self.convolution.kernel_size[0] % 2 == 1
 
     def extra_repr(self) -> str:
         """Part of what a checkpoint is identified by."""
@@ -66,9 +75,8 @@ class NetworkInNetwork(nn.Module):
         )
         self.head = nn.Linear(192, n_classes)
 
-    def _fused(self, x: Tensor) -> Tensor:
+    def _fused(self, blocks: list[Block], x: Tensor) -> Tensor:
         """The same on a GPU, with everything but the wider convolutions in kernels of our own."""
-        blocks = [block for block in self.blocks if isinstance(block, Block)]
         weights: Sequence[Tensor] = [block.convolution.weight for block in blocks]
         if torch.is_autocast_enabled("cuda"):
             weights = _fused.halves(weights)
@@ -77,11 +85,15 @@ class NetworkInNetwork(nn.Module):
         return x
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, in full precision from the last mean on."""
-        if _fused.usable(x):
-            return _ends.head(self._fused(x), self.head.weight, self.head.bias)
-        for block in self.blocks:
-            x = block(x)
+        """Logits, without bf16 from the last mean on."""
+        blocks = [block for block in self.blocks if type(block) is Block]
+        if len(blocks) == len(self.blocks) and all(block.fused(x) for block in blocks):
+            x = self._fused(blocks, x)
+            if type(self.head) is nn.Linear and self.head.bias is not None and self.head.in_features == x.shape[1]:
+                return _ends.head(x, self.head.weight, self.head.bias)
+        else:
+            for block in self.blocks:
+                x = block(x)
         with torch.autocast(x.device.type, enabled=False):
             logits: Tensor = self.head(x.to(self.head.weight.dtype).mean((2, 3)))
         return logits
