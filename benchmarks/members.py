@@ -1,6 +1,6 @@
 """How right members of MNIST (k = 1,200) are on their own, trained by us and by plain loops.
 
-python -m benchmarks.members --data-dir DIR [--members 16]
+python -m benchmarks.members --data-dir DIR [--members 16] [--first 0]
 
 A plain loop takes all of a member's 50 or so samples as one batch in each of 200 epochs. First weights are PyTorch's
 own, or normal numbers scaled by the number of outputs, as some research code has them. Each member has the same samples
@@ -53,6 +53,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir")
     parser.add_argument("--members", type=int, default=16)
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -77,7 +78,7 @@ def main():
 
     print("right on every fifth test image: ours, a plain loop, a plain loop with scaled first weights", flush=True)
     with ThreadPoolExecutor(given.threads) as pool:
-        shares = np.array(list(pool.map(right, range(given.members))))
+        shares = np.array(list(pool.map(right, range(given.first, given.first + given.members))))
     error = (shares - shares[:, :1]).std(axis=0, ddof=1) / len(shares) ** 0.5
     print(
         f"mean of {len(shares)} members: ours {shares[:, 0].mean():.1%}; plain loop {shares[:, 1].mean():.1%} "
