@@ -6,8 +6,8 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from runoff.members import MemberError
 from runoff.torch import devices
+from runoff.torch._pools import ahead, as_done
 from runoff.torch.building import State, build, own_numbers
 from runoff.torch.jobs import Job, array_digest
 from runoff.torch.networks import Factory
@@ -141,7 +142,7 @@ class Trainer:
 
         with ThreadPoolExecutor(self.workers()) as pool:
             try:
-                yield from _as_done(pool, work, tasks, 2 * self.workers())
+                yield from as_done(pool, work, tasks, 2 * self.workers())
             finally:
                 stop.set()
 
@@ -161,7 +162,7 @@ class Trainer:
     def _group(self, batch: int, dtype: torch.dtype, jobs: list[Job], inputs: Tensor | None) -> Iterator[Trained]:
         slots = self._captured(batch, max(len(job.rows) for job in jobs), dtype, jobs, inputs)
         ending = deque[_Ending]()
-        with ThreadPoolExecutor(1) as pool, closing(_ahead(pool, slots[0].prepare, jobs, len(slots))) as waiting:
+        with ThreadPoolExecutor(1) as pool, closing(ahead(pool, slots[0].prepare, jobs, len(slots))) as waiting:
             active = list(slots)
             while active:
                 for slot in list(active):
@@ -306,38 +307,3 @@ class _Ending:
 
 def _to_host(scores: Tensor) -> Tensor:
     return torch.empty(scores.shape, dtype=scores.dtype, pin_memory=True).copy_(scores, non_blocking=True)
-
-
-def _ahead(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], ahead: int) -> Generator[Any]:
-    """Results in order, with a few made in the background before they are asked for."""
-    pending = deque[Future[Any]]()
-    try:
-        for task in tasks:
-            pending.append(pool.submit(work, task))
-            if len(pending) > ahead:
-                yield pending.popleft().result()
-        while pending:
-            yield pending.popleft().result()
-    finally:
-        for future in pending:
-            future.cancel()
-
-
-def _as_done(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], ahead: int) -> Iterator[Any]:
-    """Results as they come, with a bounded number of tasks waiting. What is done is given before an error is raised."""
-    pending: set[Future[Any]] = set()
-    waiting = iter(tasks)
-    while True:
-        for task in waiting:
-            pending.add(pool.submit(work, task))
-            if len(pending) >= ahead:
-                break
-        if not pending:
-            return
-        done, pending = wait(pending, return_when=FIRST_COMPLETED)
-        failed = [future for future in done if future.exception() is not None]
-        for future in done:
-            if future not in failed and (result := future.result()) is not None:
-                yield result
-        for future in failed:
-            future.result()
