@@ -22,6 +22,13 @@ def error(given, expected):
     return float((given - expected).norm() / expected.norm())
 
 
+def back(given, expected):
+    """The same gradients go into both."""
+    weights = torch.randn_like(expected)
+    (given * weights.float()).sum().backward()
+    (expected * weights).sum().backward()
+
+
 def pooled(x, pool):
     if pool == "max":
         return F.max_pool2d(x, 3, 2, 1)
@@ -41,9 +48,7 @@ def test_batch_norm_relu_and_pools(pool, shape):
     given, expected = _fused.norm_act(a, ours, pool, True), pooled(F.relu(theirs(b)), pool)
     assert given.shape == expected.shape
     assert error(given, expected) < 1e-6
-    weights = torch.randn_like(expected)
-    (given * weights.float()).sum().backward()
-    (expected * weights).sum().backward()
+    back(given, expected)
     assert error(a.grad, b.grad) < 1e-5
     assert error(ours.weight.grad, theirs.weight.grad) < 1e-5
     assert error(ours.bias.grad, theirs.bias.grad) < 1e-5
@@ -73,9 +78,7 @@ def test_the_first_convolution(n_in, size):
     theirs = ours.detach().double().requires_grad_()
     given, expected = _ends.first_convolution(x, ours), F.conv2d(x.double(), theirs, padding=2)
     assert error(given, expected) < 1e-5
-    weights = torch.randn_like(expected)
-    (given * weights.float()).sum().backward()
-    (expected * weights).sum().backward()
+    back(given, expected)
     assert error(ours.grad, theirs.grad) < 1e-5
 
 
@@ -123,9 +126,7 @@ def test_the_last_mean_and_linear_layer(size, n_channels, n_classes):
     given = _ends.head(x, linear.weight, linear.bias)
     expected = F.linear(theirs[0].mean((2, 3)), *theirs[1:])
     assert error(given, expected) < 1e-5
-    weights = torch.randn_like(expected)
-    (given * weights.float()).sum().backward()
-    (expected * weights).sum().backward()
+    back(given, expected)
     for ours, their in zip((x, linear.weight, linear.bias), theirs, strict=True):
         assert error(ours.grad, their.grad) < 1e-5
 
@@ -138,9 +139,7 @@ def test_sums_over_many_rows_of_few_channels():
     a, b = x.clone().requires_grad_(), x.double().requires_grad_()
     given, expected = _fused.norm_act(a, ours, None, True), F.relu(theirs(b))
     assert error(given, expected) < 1e-6
-    weights = torch.randn_like(expected)
-    (given * weights.float()).sum().backward()
-    (expected * weights).sum().backward()
+    back(given, expected)
     assert error(a.grad, b.grad) < 1e-5
     assert error(ours.weight.grad, theirs.weight.grad) < 1e-5
 
