@@ -56,6 +56,18 @@ def test_a_run_is_what_the_classifier_gives(done):
     assert (done / "key").stat().st_mode & 0o777 == 0o600
 
 
+def test_members_without_a_network_are_told(tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (12, 4, 4, 1), dtype=np.uint8)
+    for n, expected in ((3, "3 of 3 members"), (12, None)):
+        y = np.arange(n) % 3
+        np.savez(tmp_path / "own.npz", x_train=x[:n], y_train=y if n > 3 else 0 * y, x_test=x[:2], y_test=y[:2])
+        options = ("--classes", 3, "--k", 3 if expected else 1, *SMALL[2:])
+        result = run("train", tmp_path / "own.npz", *options, "--out", tmp_path / f"run{n}")
+        assert result.exit_code == 0, result.output
+        assert ("so no network" in result.stderr) == (expected is not None)
+        assert expected is None or f"Warning: {expected} have samples of fewer than two classes" in result.stderr
+
+
 def test_certify_a_run(done):
     result = run("certify", done, "--budgets", "0,1", "--bound", "paper", "--json")
     assert result.exit_code == 0, result.output

@@ -60,6 +60,12 @@ def train_work(run: Run, work: Work, data: Dataset, n_seeds: int) -> dict[str, A
     """Train what is missing of this work. Whoever calls holds the run's lock."""
     from runoff.torch import running
 
+    if lone := len(work.rows) - len({job.member for job in work.jobs}):
+        click.echo(
+            f"Warning: {lone} of {len(work.rows)} members have samples of fewer than two classes, so no network: they "
+            "vote by the shares of their classes; with fewer parts (--k) each has more.",
+            err=True,
+        )
     result = running.train(run, work, data, n_seeds=n_seeds, progress=None)
     for refusal in result["refused"]:
         click.echo(f"Warning: {refusal}; it votes by the shares of its classes.", err=True)
