@@ -24,6 +24,7 @@ from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, courses
 TERAFLOPS = 790e12  # bf16, dense, as measured with a large product on an H200
 PARTS = {
     "update and casts": ("multi_tensor",),
+    "products with normalisation and ReLU": ("product",),
     "convolutions": ("xmma", "cutlass", "nvjet", "gemm", "splitK", "cask", "Padding"),
     "normalisation, ReLU, pooling": ("moments", "settle", "apply"),
 }

@@ -45,6 +45,11 @@ def batch(
     return x.permute(0, 3, 1, 2), own, rate
 
 
+def n_columns(n_in: int, size: int) -> int:
+    """Of `patches`."""
+    return -(-size * size * (1 << (n_in - 1).bit_length()) // 8) * 8
+
+
 def patches(x: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     """Each pixel's surroundings as a row, (n * height * width, columns): pixels in order, channels filled up."""
     n, n_in, height, width = x.shape
@@ -53,14 +58,14 @@ def patches(x: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     filled = torch.empty(n, height, width, channels, dtype=dtype, device=x.device)
     n_rows = n * height * width
     _kernels().pixels[(-(-n_rows // 256),)](rows, filled, n_rows, n_in, CHANNELS=channels, BP=256)
-    n_columns = -(-size * size * channels // 8) * 8
-    out = torch.empty(n_rows, n_columns, dtype=dtype, device=x.device)
+    columns = n_columns(n_in, size)
+    out = torch.empty(n_rows, columns, dtype=dtype, device=x.device)
     # As many channels at a time as fit into one whole number: all that is done with them is to copy them.
     unit = min(channels, 8 // dtype.itemsize)
     container = CONTAINERS[unit * dtype.itemsize]
     _kernels().patches[(-(-n_rows // 64),)](
-        filled.view(container), out.view(container), n_rows, height, width, n_columns // unit,
-        SIZE=size, CHANNELS=channels // unit, BP=64, BK=1 << (n_columns // unit - 1).bit_length(),
+        filled.view(container), out.view(container), n_rows, height, width, columns // unit,
+        SIZE=size, CHANNELS=channels // unit, BP=64, BK=1 << (columns // unit - 1).bit_length(),
     )  # fmt: skip
     return out
 

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from runoff.torch import _ends, _fused
+from runoff.torch import _ends, _fused, _products
 
 Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features,)
 Factory = Callable[[Shape, int], nn.Module]
+ROWS = 2**15  # above which a layer is worth more as one product with batch norm than as one after the other
 
 
 class Block(nn.Module):
@@ -23,11 +24,16 @@ class Block(nn.Module):
         self.norm = nn.BatchNorm2d(n_out)
         self.pool = pool
 
-    def forward(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """On a GPU, everything after the convolution is one operation; `weight` is the convolution's in bf16."""
+    def forward(self, x: Tensor, weight: Tensor | None = None, way: str | None = None) -> Tensor:
+        """On a GPU, everything after the convolution is one operation; `weight` is the convolution's in bf16.
+
+        `way` is what `ways` says: "product" for one operation with the convolution, "mixed" for what comes behind it.
+        """
+        if way is not None:
+            return self._multiplied(x, way)
         if self.fused(x):
             weight = self.convolution.weight if weight is None else weight
-            if self._as_patches() and not x.requires_grad:
+            if self.as_patches and not x.requires_grad:
                 x = _ends.first_convolution(x, weight)
             else:
                 x = F.conv2d(x, weight, padding=self.convolution.padding)
@@ -37,18 +43,64 @@ class Block(nn.Module):
             return F.max_pool2d(x, 3, stride=2, padding=1)
         return F.avg_pool2d(x, 3, stride=2, padding=1) if self.pool == "avg" else x
 
+    def _multiplied(self, x: Tensor, way: str) -> Tensor:
+        n, n_in, height, width = x.shape
+        dtype = _products.precision(x)
+        if self.as_patches:
+            rows = _ends.patches(x, self.convolution.kernel_size[0], dtype or x.dtype)
+            weight = _ends.as_rows(self.convolution.weight)
+        else:
+            rows = x.permute(0, 2, 3, 1).reshape(-1, n_in).to(dtype)
+            weight = self.convolution.weight.flatten(1)
+        out = _products.norm_act(rows, weight, self.norm) if way == "product" else _products.mixed(rows, weight)
+        out = out.view(n, height, width, -1).permute(0, 3, 1, 2)
+        return out if way == "product" else _fused.norm_act(out, self.norm, self.pool, self.norm.training)
+
     def fused(self, x: Tensor) -> bool:
         """Whether kernels of our own take images of this kind: never for gradients at rest, which they do not have."""
         n_out, n_in, size, _ = self.convolution.weight.shape
-        widest = max(n_in, n_out, 8 * size * size if self._as_patches() else 0)
+        widest = max(n_in, n_out, 8 * size * size if self.as_patches else 0)
         return (self.norm.training or not torch.is_grad_enabled()) and _fused.usable(x, widest)
 
-    def _as_patches(self) -> bool:
+    @property
+    def as_patches(self) -> bool:
+        """Whether the convolution is one matrix product over the surroundings of each pixel."""
         return self.convolution.in_channels < 8 and self.convolution.kernel_size[0] % 2 == 1
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether the convolution is one matrix product of the right size over the pixels themselves."""
+        n_out, n_in, size, _ = self.convolution.weight.shape
+        return size == 1 and _products.fits(n_in, n_out)
 
     def extra_repr(self) -> str:
         """Part of what a checkpoint is identified by."""
         return f"pool={self.pool}"
+
+
+def ways(blocks: Sequence[Block], x: Tensor) -> list[str | None]:
+    """How each of some blocks, one behind the other, is computed on a GPU: see `Block.forward`.
+
+    Functions of the shape alone. Gradients of a "product" must come masked, so what follows must be "mixed" or another.
+    """
+    found: list[str | None] = []
+    if _products.precision(x) is None:
+        return [None] * len(blocks)
+    n, _, height, width = x.shape
+    for i, block in enumerate(blocks):
+        if i == 0:
+            columns = _ends.n_columns(block.convolution.in_channels, block.convolution.kernel_size[0])
+            able = block.as_patches and not x.requires_grad and _products.fits(columns, block.convolution.out_channels)
+        else:
+            able = block.pointwise and n * height * width > ROWS
+        masked = not block.norm.training or (i + 1 < len(blocks) and blocks[i + 1].pointwise)
+        if able and masked and block.pool is None:
+            found.append("product")
+        else:
+            found.append("mixed" if block.norm.training and i > 0 and found[-1] == "product" else None)
+        if block.pool is not None:
+            height, width = (height + 1) // 2, (width + 1) // 2
+    return found
 
 
 class NetworkInNetwork(nn.Module):
@@ -77,11 +129,15 @@ class NetworkInNetwork(nn.Module):
 
     def _fused(self, blocks: list[Block], x: Tensor) -> Tensor:
         """The same on a GPU, with everything but the wider convolutions in kernels of our own."""
-        weights: Sequence[Tensor] = [block.convolution.weight for block in blocks]
-        if torch.is_autocast_enabled("cuda"):
+        found = ways(blocks, x)
+        weights: Sequence[Tensor] = [
+            block.convolution.weight for block, way in zip(blocks, found, strict=True) if way is None
+        ]
+        if weights and torch.is_autocast_enabled("cuda"):
             weights = _fused.halves(weights)
-        for block, weight in zip(blocks, weights, strict=True):
-            x = block(x, weight)
+        left = iter(weights)
+        for block, way in zip(blocks, found, strict=True):
+            x = block(x, next(left) if way is None else None, way)
         return x
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,0 +1,250 @@
+"""Triton kernels for layers that are one matrix product, with batch norm and ReLU, over rows of channels.
+
+A product's statistics are known before it is made: see `_products`. Tiles of rows come and go by descriptors, in the
+background. As in `_kernels`: every sum in an order that depends on the shape alone, no atomics, nothing tuned by time.
+"""
+
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+def box(x, *shape):
+    """A descriptor of tiles of a matrix."""
+    return TensorDescriptor.from_tensor(x, list(shape))
+
+
+@triton.jit(do_not_specialize=["n_rows", "rows_each"])
+def product_sums(
+    x, y, parts, n_rows, rows_each, N_X: tl.constexpr, N_Y: tl.constexpr, SAME: tl.constexpr,
+    X1: tl.constexpr, X2: tl.constexpr, Y1: tl.constexpr, Y2: tl.constexpr, BP: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """Sums over a block of rows of x' y and, behind them, of y: (blocks, N_X + 1, N_Y). SAME: y is x."""
+    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the end is what was written last, and still in the cache
+    x1 = tl.arange(0, X1)
+    x2 = X1 + tl.arange(0, X2)
+    y1 = tl.arange(0, Y1)
+    y2 = Y1 + tl.arange(0, Y2)
+    p11 = tl.zeros([X1, Y1], tl.float32)
+    p12 = tl.zeros([X1, Y2], tl.float32)
+    p21 = tl.zeros([X2, Y1], tl.float32)
+    p22 = tl.zeros([X2, Y2], tl.float32)
+    s1 = tl.zeros([BP, Y1], tl.float32)
+    s2 = tl.zeros([BP, Y2], tl.float32)
+    for start in tl.range(0, rows_each, BP, num_stages=STAGES):
+        r = block * rows_each + start + tl.arange(0, BP)
+        there = (r < n_rows)[:, None]
+        a1 = tl.load(x + r[:, None] * N_X + x1[None, :], mask=there, other=0.0)
+        a2 = tl.load(x + r[:, None] * N_X + x2[None, :], mask=there & (x2 < N_X)[None, :], other=0.0)
+        if SAME:
+            b1 = a1
+            b2 = a2
+        else:
+            b1 = tl.load(y + r[:, None] * N_Y + y1[None, :], mask=there, other=0.0)
+            b2 = tl.load(y + r[:, None] * N_Y + y2[None, :], mask=there & (y2 < N_Y)[None, :], other=0.0)
+        p11 = tl.dot(tl.trans(a1), b1, p11, input_precision="ieee")
+        p12 = tl.dot(tl.trans(a1), b2, p12, input_precision="ieee")
+        if not SAME:
+            p21 = tl.dot(tl.trans(a2), b1, p21, input_precision="ieee")
+        p22 = tl.dot(tl.trans(a2), b2, p22, input_precision="ieee")
+        s1 += b1.to(tl.float32)
+        s2 += b2.to(tl.float32)
+    if SAME:
+        p21 = tl.trans(p12)
+    own = parts + block * (N_X + 1) * N_Y
+    in1 = (y1 < N_Y)[None, :]
+    in2 = (y2 < N_Y)[None, :]
+    tl.store(own + x1[:, None] * N_Y + y1[None, :], p11, mask=in1)
+    tl.store(own + x1[:, None] * N_Y + y2[None, :], p12, mask=in2)
+    tl.store(own + x2[:, None] * N_Y + y1[None, :], p21, mask=(x2 < N_X)[:, None] & in1)
+    tl.store(own + x2[:, None] * N_Y + y2[None, :], p22, mask=(x2 < N_X)[:, None] & in2)
+    tl.store(own + N_X * N_Y + y1, tl.sum(s1, 0))
+    tl.store(own + N_X * N_Y + y2, tl.sum(s2, 0), mask=y2 < N_Y)
+
+
+@triton.jit(do_not_specialize=["n_blocks", "n_numbers"])
+def product_total(parts, out, n_blocks, n_numbers, BP: tl.constexpr, BC: tl.constexpr):
+    """The sum of (blocks, numbers) over the blocks."""
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    inside = c < n_numbers
+    acc = tl.zeros([BP, BC], tl.float32)
+    for start in range(0, n_blocks, BP):
+        b = start + tl.arange(0, BP)
+        mask = (b < n_blocks)[:, None] & inside[None, :]
+        acc += tl.load(parts + b[:, None] * n_numbers + c[None, :], mask=mask, other=0.0)
+    tl.store(out + c, tl.sum(acc, 0), mask=inside)
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def product_fold(
+    squares, weight, gamma, beta, mean_so_far, var_so_far, norm, tilt, folded, n_rows, momentum, eps,
+    N_IN: tl.constexpr, N_OUT: tl.constexpr, BI: tl.constexpr, BC: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Batch norm's numbers from sums of squares of x, (N_IN + 1, N_IN), and weights with its scale in them.
+
+    `norm` is mean, 1 / deviation, scale and shift, (4, N_OUT); `tilt` is cov(x) w, which going back needs again.
+    """
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    i = tl.arange(0, BI)
+    inside = c < N_OUT
+    n = n_rows.to(tl.float32)
+    middle = tl.load(squares + N_IN * N_IN + i, mask=i < N_IN, other=0.0) / n
+    both = (i < N_IN)[:, None] & inside[None, :]
+    at = c[None, :] * N_IN + i[:, None]
+    w = tl.load(weight + at, mask=both, other=0.0)
+    along = tl.zeros([BI, BC], tl.float32)
+    for start in range(0, N_IN, BK):
+        k = start + tl.arange(0, BK)
+        mask = (i < N_IN)[:, None] & (k < N_IN)[None, :]
+        square = tl.load(squares + i[:, None] * N_IN + k[None, :], mask=mask, other=0.0) / n
+        other = tl.load(squares + N_IN * N_IN + k, mask=k < N_IN, other=0.0) / n
+        part = tl.load(weight + c[None, :] * N_IN + k[:, None], mask=(k < N_IN)[:, None] & inside[None, :], other=0.0)
+        along = tl.dot(square - middle[:, None] * other[None, :], part, along, input_precision="tf32x3")
+    mean = tl.sum(middle[:, None] * w, 0)
+    var = tl.maximum(tl.sum(along * w, 0), 0.0)
+    rstd = 1.0 / tl.sqrt(var + eps)
+    scale = rstd * tl.load(gamma + c, mask=inside, other=0.0)
+    tl.store(norm + c, mean, mask=inside)
+    tl.store(norm + N_OUT + c, rstd, mask=inside)
+    tl.store(norm + 2 * N_OUT + c, scale, mask=inside)
+    tl.store(norm + 3 * N_OUT + c, tl.load(beta + c, mask=inside, other=0.0) - mean * scale, mask=inside)
+    tl.store(tilt + at, along, mask=both)
+    tl.store(folded + at, (w * scale[None, :]).to(folded.dtype.element_ty), mask=both)
+    before = tl.load(mean_so_far + c, mask=inside, other=0.0)
+    tl.store(mean_so_far + c, before + momentum * (mean - before), mask=inside)
+    before = tl.load(var_so_far + c, mask=inside, other=0.0)
+    tl.store(var_so_far + c, before + momentum * (var * (n / (n - 1.0)) - before), mask=inside)
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def product(
+    x, folded, shift, out1, out2, n_rows, N_IN: tl.constexpr, N_OUT: tl.constexpr,
+    N1: tl.constexpr, N2: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """relu(x folded' + shift), with the weights kept at hand: up to three chunks of BK rows of them.
+
+    `x`, `out1` and `out2` are descriptors of (BM, BK), (BM, N1) and (BM, N2).
+    """
+    n1 = tl.arange(0, N1)
+    n2 = N1 + tl.arange(0, N2)
+    k = tl.arange(0, BK)
+    at1 = folded + n1[None, :] * N_IN + k[:, None]
+    at2 = folded + n2[None, :] * N_IN + k[:, None]
+    in2 = (n2 < N_OUT)[None, :]
+    u1 = tl.load(at1, mask=(k < N_IN)[:, None], other=0.0)
+    u2 = tl.load(at2, mask=(k < N_IN)[:, None] & in2, other=0.0)
+    if N_IN > BK:
+        v1 = tl.load(at1 + BK, mask=(BK + k < N_IN)[:, None], other=0.0)
+        v2 = tl.load(at2 + BK, mask=(BK + k < N_IN)[:, None] & in2, other=0.0)
+    if N_IN > 2 * BK:
+        w1 = tl.load(at1 + 2 * BK, mask=(2 * BK + k < N_IN)[:, None], other=0.0)
+        w2 = tl.load(at2 + 2 * BK, mask=(2 * BK + k < N_IN)[:, None] & in2, other=0.0)
+    shift1 = tl.load(shift + n1)[None, :]
+    shift2 = tl.load(shift + n2, mask=n2 < N_OUT, other=0.0)[None, :]
+    for tile in tl.range(tl.program_id(0), tl.cdiv(n_rows, BM), tl.num_programs(0), num_stages=STAGES):
+        r = tile * BM
+        a = x.load([r, 0])
+        y1 = tl.dot(a, u1, input_precision="ieee")
+        y2 = tl.dot(a, u2, input_precision="ieee")
+        if N_IN > BK:
+            a = x.load([r, BK])
+            y1 = tl.dot(a, v1, y1, input_precision="ieee")
+            y2 = tl.dot(a, v2, y2, input_precision="ieee")
+        if N_IN > 2 * BK:
+            a = x.load([r, 2 * BK])
+            y1 = tl.dot(a, w1, y1, input_precision="ieee")
+            y2 = tl.dot(a, w2, y2, input_precision="ieee")
+        out1.store([r, 0], tl.maximum(y1 + shift1, 0.0).to(folded.dtype.element_ty))
+        out2.store([r, N1], tl.maximum(y2 + shift2, 0.0).to(folded.dtype.element_ty))
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def product_slopes(
+    crossed, squares, tilt, weight, norm, steep, ends, n_rows,
+    N_IN: tl.constexpr, N_OUT: tl.constexpr, BI: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Gradients of the weights, and of beta and gamma with the share of y in its gradient, (3, N_OUT).
+
+    From sums of x' g, (N_IN + 1, N_OUT), for a gradient g that is nothing where ReLU gave nothing.
+    """
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    i = tl.arange(0, BI)
+    inside = c < N_OUT
+    n = n_rows.to(tl.float32)
+    both = (i < N_IN)[:, None] & inside[None, :]
+    at = c[None, :] * N_IN + i[:, None]
+    m = tl.load(crossed + i[:, None] * N_OUT + c[None, :], mask=both, other=0.0)
+    sums = tl.load(crossed + N_IN * N_OUT + c, mask=inside, other=0.0)
+    middle = tl.load(squares + N_IN * N_IN + i, mask=i < N_IN, other=0.0) / n
+    w = tl.load(weight + at, mask=both, other=0.0)
+    rstd = tl.load(norm + N_OUT + c, mask=inside, other=0.0)
+    scale = tl.load(norm + 2 * N_OUT + c, mask=inside, other=0.0)
+    m -= middle[:, None] * sums[None, :]
+    along = rstd * tl.sum(w * m, 0)
+    tilted = tl.load(tilt + at, mask=both, other=0.0)
+    tl.store(steep + at, scale[None, :] * (m - (rstd * along)[None, :] * tilted), mask=both)
+    tl.store(ends + c, sums, mask=inside)
+    tl.store(ends + N_OUT + c, along, mask=inside)
+    tl.store(ends + 2 * N_OUT + c, scale * rstd * along / n, mask=inside)
+
+
+@triton.jit(do_not_specialize=["n_rows"])
+def product_spread(
+    weight, folded, ends, squares, back, shift, n_rows,
+    N_IN: tl.constexpr, N_OUT: tl.constexpr, BI: tl.constexpr, BC: tl.constexpr, BK: tl.constexpr, BO: tl.constexpr,
+):  # fmt: skip
+    """What x itself gives to its gradient through batch norm, (N_IN, N_IN), and a shift that makes its mean nothing."""
+    c = tl.program_id(0) * BC + tl.arange(0, BC)
+    i = tl.arange(0, BI)
+    inside = c < N_IN
+    n = n_rows.to(tl.float32)
+    acc = tl.zeros([BI, BC], tl.float32)
+    for start in range(0, N_OUT, BK):
+        j = start + tl.arange(0, BK)
+        share = tl.load(ends + 2 * N_OUT + j, mask=j < N_OUT, other=0.0)
+        mask = (i < N_IN)[:, None] & (j < N_OUT)[None, :]
+        left = tl.load(weight + j[None, :] * N_IN + i[:, None], mask=mask, other=0.0)
+        right = tl.load(weight + j[:, None] * N_IN + c[None, :], mask=(j < N_OUT)[:, None] & inside[None, :], other=0.0)
+        acc = tl.dot(left, right * share[:, None], acc, input_precision="tf32x3")
+    rounded = (-acc).to(back.dtype.element_ty)
+    tl.store(back + i[:, None] * N_IN + c[None, :], rounded, mask=(i < N_IN)[:, None] & inside[None, :])
+    middle = tl.load(squares + N_IN * N_IN + i, mask=i < N_IN, other=0.0) / n
+    own = tl.sum(middle[:, None] * rounded.to(tl.float32), 0)
+    o = tl.arange(0, BO)
+    mask = (o < N_OUT)[:, None] & inside[None, :]
+    w = tl.load(folded + o[:, None] * N_IN + c[None, :], mask=mask, other=0.0).to(tl.float32)
+    sums = tl.load(ends + o, mask=o < N_OUT, other=0.0) / n
+    tl.store(shift + c, -own - tl.sum(sums[:, None] * w, 0), mask=inside)
+
+
+@triton.jit
+def product_back(
+    grad, x, weight1, weight2, back1, back2, x1, x2, shift, out1, out2,
+    N_IN: tl.constexpr, N_OUT: tl.constexpr, NORM: tl.constexpr,
+    N1: tl.constexpr, N2: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
+):  # fmt: skip
+    """The gradient of x, grad weight and, with NORM, + x back + shift: nothing where x is nothing, as a ReLU left it.
+
+    All but `shift` are descriptors: `grad` and `x` of (BM, BK), `x1`, `x2` and `out` of (BM, N), the others of (BK, N).
+    """
+    r = tl.program_id(0) * BM
+    g1 = tl.zeros([BM, N1], tl.float32)
+    g2 = tl.zeros([BM, N2], tl.float32)
+    for k in tl.range(0, N_OUT, BK, num_stages=STAGES):
+        a = grad.load([r, k])
+        g1 = tl.dot(a, weight1.load([k, 0]), g1, input_precision="ieee")
+        g2 = tl.dot(a, weight2.load([k, N1]), g2, input_precision="ieee")
+    if NORM:
+        for k in tl.range(0, N_IN, BK, num_stages=STAGES):
+            a = x.load([r, k])
+            g1 = tl.dot(a, back1.load([k, 0]), g1, input_precision="ieee")
+            g2 = tl.dot(a, back2.load([k, N1]), g2, input_precision="ieee")
+        n2 = N1 + tl.arange(0, N2)
+        g1 += tl.load(shift + tl.arange(0, N1))[None, :]
+        g2 += tl.load(shift + n2, mask=n2 < N_IN, other=0.0)[None, :]
+    was = x1.load([r, 0])
+    out1.store([r, 0], tl.where(was > 0.0, g1, 0.0).to(was.dtype))
+    was = x2.load([r, N1])
+    out2.store([r, N1], tl.where(was > 0.0, g2, 0.0).to(was.dtype))

@@ -1,0 +1,187 @@
+"""Layers as products with batch norm in their weights, against the plain layers: on a GPU in bf16, else interpreted."""
+
+import itertools
+import os
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+if DEVICE == "cpu":
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
+pytest.importorskip("triton")
+
+from runoff.torch import NetworkInNetwork, _fused, _products, networks  # noqa: E402
+from runoff.torch.networks import Block, ways  # noqa: E402
+
+# In bf16, signs of what is next to nothing flip: one in a thousand, which is three percent of a gradient.
+DTYPE, CLOSE, SLOPE = (torch.bfloat16, 1e-2, 0.1) if DEVICE == "cuda" else (torch.float32, 2e-6, 1e-5)
+
+
+def error(given, expected):
+    given, expected = given.detach().double(), expected.detach().double()
+    return float((given - expected).norm() / expected.norm())
+
+
+def layer(n_in, n_out, seed):
+    """Weights and a norm of either sign, and the same in doubles."""
+    draws = torch.Generator().manual_seed(seed)
+    weight = torch.randn(n_out, n_in, generator=draws) / n_in**0.5
+    norm, double = nn.BatchNorm2d(n_out), nn.BatchNorm1d(n_out).double()
+    with torch.no_grad():
+        norm.weight.copy_(torch.randn(n_out, generator=draws))
+        norm.bias.copy_(torch.randn(n_out, generator=draws))
+    double.load_state_dict(norm.state_dict())
+    return (
+        weight.to(DEVICE).requires_grad_(),
+        norm.to(DEVICE),
+        weight.detach().double().to(DEVICE).requires_grad_(),
+        double.to(DEVICE),
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "widths"),
+    [(300, (104, 192, 160, 96)), (70, (40, 96, 64, 48)), (64, (32, 32, 32, 32)), (129, (56, 40, 72, 192))],
+)
+def test_three_layers(n_rows, widths):
+    """Two products and what comes behind them, for the first of which x may be of either sign."""
+    x = (2 * torch.randn(n_rows, widths[0], generator=torch.Generator().manual_seed(0)) + 1).to(DEVICE, DTYPE)
+    layers = [layer(n_in, n_out, i) for i, (n_in, n_out) in enumerate(itertools.pairwise(widths))]
+    given, expected = x, x.double()
+    for weight, norm, their_weight, their_norm in layers[:2]:
+        given = _products.norm_act(given, weight, norm)
+        expected = F.relu(their_norm(expected @ their_weight.t()))
+        assert given.dtype == DTYPE
+        assert error(given, expected) < CLOSE
+    given, expected = _products.mixed(given, layers[2][0]), expected @ layers[2][2].t()
+    assert error(given, expected) < CLOSE
+    along = torch.randn(expected.shape, generator=torch.Generator().manual_seed(9)).double().to(DEVICE)
+    (given.double() * along).sum().backward()
+    (expected * along).sum().backward()
+    for weight, norm, their_weight, their_norm in layers[:2]:
+        assert error(weight.grad, their_weight.grad) < SLOPE
+        assert error(norm.weight.grad, their_norm.weight.grad) < SLOPE
+        assert error(norm.bias.grad, their_norm.bias.grad) < SLOPE
+        assert error(norm.running_mean, their_norm.running_mean) < max(1e-6, CLOSE / 10)
+        assert error(norm.running_var, their_norm.running_var) < max(1e-6, CLOSE / 10)
+    assert error(layers[2][0].grad, layers[2][2].grad) < max(CLOSE, 1e-5)
+
+
+def test_statistics_at_rest():
+    weight, norm, their_weight, their_norm = layer(104, 96, 0)
+    norm.running_mean.normal_()
+    norm.running_var.uniform_(0.5, 2)
+    their_norm.load_state_dict(norm.state_dict())
+    x = torch.randn(77, 104, device=DEVICE).to(DTYPE)
+    with torch.no_grad():
+        given = _products.norm_act(x, weight, norm.eval())
+    assert error(given, F.relu(their_norm.eval()(x.double() @ their_weight.t()))) < CLOSE
+
+
+def test_gradients_are_nothing_where_a_relu_gave_nothing():
+    x = torch.randn(90, 64, device=DEVICE).relu().to(DTYPE).requires_grad_()
+    weight, norm, *_ = layer(64, 48, 0)
+    for out in (_products.mixed(x, weight), _products.norm_act(x, weight, norm)):
+        x.grad = None
+        (out.float() * torch.randn(90, 48, device=DEVICE) * (out > 0)).sum().backward()
+        assert (x.grad[x == 0] == 0).all()
+        assert (x.grad[x > 0] != 0).any()
+
+
+def test_a_column_that_never_changes():
+    """No variance: the result is beta, and nothing goes back but to it."""
+    weight, norm, *_ = layer(32, 32, 0)
+    x = torch.ones(64, 32, device=DEVICE, dtype=DTYPE)
+    out = _products.norm_act(x, weight, norm)
+    assert torch.allclose(out[0].float(), F.relu(norm.bias), atol=2e-2)
+    (out * (out > 0)).sum().backward()
+    assert torch.isfinite(weight.grad).all()
+    assert torch.equal(norm.bias.grad, 64.0 * (out[0] > 0))
+
+
+def test_the_same_bits_every_time():
+    def run():
+        torch.manual_seed(0)
+        x = torch.randn(700, 64, device=DEVICE).relu().to(DTYPE).requires_grad_()
+        weight, norm, *_ = layer(64, 160, 0)
+        out = _products.norm_act(x, weight, norm)
+        out.float().square().sum().backward()
+        return out, x.grad, weight.grad, norm.weight.grad, norm.running_var
+
+    assert all(torch.equal(a, b) for a, b in zip(run(), run(), strict=True))
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    monkeypatch.setattr(_products, "precision", lambda _: DTYPE)
+    monkeypatch.setattr(_fused, "usable", lambda *_: True)
+    monkeypatch.setattr(networks, "ROWS", 20)  # 2 x 4 x 4 is more, 2 x 2 x 2 is not
+    return monkeypatch
+
+
+def test_which_blocks_are_products(chosen):
+    network, x = NetworkInNetwork(3, 7), torch.zeros(2, 3, 8, 8)
+    blocks = list(network.blocks)
+    assert ways(blocks, x) == ["product", "product", "mixed", None, "product", "mixed", None, None, None]
+    assert ways(blocks, x[:1]) == ["product", "product", "mixed", *[None] * 6]
+    assert ways(blocks, x.requires_grad_()) == [None, "product", "mixed", None, "product", "mixed", None, None, None]
+    network.eval()
+    assert ways(blocks, x.detach()) == ["product", "product", None, None, "product", None, None, None, None]
+    chosen.setattr(_products, "precision", lambda _: None)
+    assert ways(blocks, x) == [None] * 9
+
+
+@pytest.mark.usefixtures("chosen")
+def test_blocks_whose_gradients_would_not_be_masked():
+    """The last of all, one before a pool or a wide convolution, and widths that there are no tiles for."""
+    x = torch.zeros(9, 3, 10, 10)
+    assert ways([Block(3, 64, 5)], x) == [None]
+    assert ways([Block(3, 64, 5, pool="max"), Block(64, 64, 1), Block(64, 64, 3)], x) == [None, None, None]
+    assert ways([Block(3, 64, 5), Block(64, 300, 1)], x) == [None, None]
+    assert ways([Block(3, 64, 5), Block(64, 64, 1)], x) == ["product", "mixed"]
+    assert ways([Block(6, 64, 5), Block(64, 64, 1)], torch.zeros(9, 6, 10, 10)) == [None, None]
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("n_channels", [3, 1])
+def test_the_whole_network(training, n_channels, chosen):
+    torch.manual_seed(0)
+    plain, fused = NetworkInNetwork(n_channels, 7).to(DEVICE).double(), NetworkInNetwork(n_channels, 7).to(DEVICE)
+    fused.load_state_dict(plain.state_dict())
+    fused = fused.to(memory_format=torch.channels_last).train(training)
+    x, y = torch.randn(2, n_channels, 8, 8, device=DEVICE), torch.tensor([3, 6], device=DEVICE)
+    chosen.setattr(_fused, "usable", lambda *_: False)
+    expected = plain.train(training)(x.double())
+    F.cross_entropy(expected, y).backward()
+    chosen.setattr(_fused, "usable", lambda *_: True)
+    with torch.autocast("cuda", torch.bfloat16, enabled=DEVICE == "cuda"), torch.set_grad_enabled(training):
+        given = fused(x.to(memory_format=torch.channels_last))
+    assert error(given, expected) < 10 * CLOSE
+    if training and DEVICE == "cpu":  # so few pixels leave too little of a gradient in bf16
+        F.cross_entropy(given, y).backward()
+        gradients, buffers = dict(plain.named_parameters()), dict(plain.named_buffers())
+        for name, parameter in fused.named_parameters():
+            assert parameter.grad.dtype == torch.float32
+            assert error(parameter.grad, gradients[name].grad) < 1e-4, name
+        for name, buffer in fused.named_buffers():
+            if "running" in name:
+                assert error(buffer, buffers[name]) < 1e-5, name
+
+
+def test_only_where_memory_at_hand_suffices(monkeypatch):
+    class Properties:
+        major, shared_memory_per_block_optin = 9, 232448
+
+    _products._suited.cache_clear()
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
+    try:
+        assert _products._suited(0)
+        Properties.shared_memory_per_block_optin = 166912
+        assert _products._suited(0)  # it is asked once for each device
+        _products._suited.cache_clear()
+        assert not _products._suited(0)
+    finally:
+        _products._suited.cache_clear()
