@@ -22,6 +22,8 @@ from torch import Tensor
 
 MOST = 192  # channels
 MEMORY = 227 * 1024  # bytes that a program may hold at hand, as the tiles here want it
+BLOCKS = 64  # of rows, at most, in sums: more are faster for one network, fewer for several at a time
+BACK = {"BM": 64, "BK": 32, "STAGES": 4, "num_warps": 4}
 
 
 def _kernels() -> Any:
@@ -63,7 +65,7 @@ def _wide(n: int) -> int:
 def _sums(x: Tensor, y: Tensor) -> Tensor:
     """The product x' y and, as its last row, the sums of y: (n_x + 1, n_y)."""
     n_rows, (n_x, n_y) = len(x), (x.shape[1], y.shape[1])
-    each = 64 * -(-n_rows // (64 * min(64, max(1, math.isqrt(n_rows // 32)))))
+    each = 64 * -(-n_rows // (64 * min(BLOCKS, max(1, math.isqrt(n_rows // 32)))))
     n_blocks = -(-n_rows // each)
     parts = torch.empty(n_blocks, n_x + 1, n_y, device=x.device)
     (x1, x2), (y1, y2) = _parts(n_x), _parts(n_y)
@@ -96,13 +98,13 @@ def _back(grad: Tensor, x: Tensor, weight: Tensor, back: Tensor | None = None, s
     out = torch.empty_like(x)
     n1, n2 = _parts(x.shape[1])
     kernels, box = _kernels(), _kernels().box
-    rows, chunk = 64, 32
+    rows, chunk = BACK["BM"], BACK["BK"]
     own = x if back is None else back
     kernels.product_back[(-(-len(x) // rows),)](
         box(grad, rows, chunk), box(x, rows, chunk), box(weight, chunk, n1), box(weight, chunk, n2),
         box(own, chunk, n1), box(own, chunk, n2), box(x, rows, n1), box(x, rows, n2), shift, box(out, rows, n1),
         box(out, rows, n2), N_IN=x.shape[1], N_OUT=grad.shape[1], NORM=back is not None,
-        N1=n1, N2=n2, BM=rows, BK=chunk, STAGES=4, num_warps=4,
+        N1=n1, N2=n2, **BACK,
     )  # fmt: skip
     return out
 
