@@ -63,6 +63,17 @@ def same(a, b):
     return all(torch.equal(a.state[name], b.state[name]) for name in a.state) and np.array_equal(a.scores, b.scores)
 
 
+def repeated(device):
+    """Thousands of steps, again and again in flight: what goes wrong once in hundreds of steps shows here."""
+    recipe = dataclasses.replace(PAPER, epochs=100)
+    first = train(range(3), networks.network_in_network, recipe, device, 6, n_seeds=6)
+    equal = True
+    for in_flight in (6, 6, 5, 3):
+        again = train(range(2, -1, -1), networks.network_in_network, recipe, device, in_flight, n_seeds=6)
+        equal &= all(same(again[key], first[key]) for key in first)
+    return equal
+
+
 def classifier(device, folder=None):
     return TorchClassifier(
         "nin", PAPER, n_partitions=16, classes=range(10), device=device, checkpoints=folder, progress=False
@@ -126,7 +137,8 @@ def main():
     verdicts["a sample added"] = {m for m in range(16) if not np.array_equal(a[:, m], b[:, m])} == touched
     verdicts["updated"] = np.array_equal(fitted.update(add=(extra, [3])).scores(INPUTS).values, b)
     verdicts["killed and resumed"] = resumed(device)
-    for name in ("a sample added", "updated", "killed and resumed"):
+    verdicts["trained again and again"] = repeated(device)
+    for name in ("a sample added", "updated", "killed and resumed", "trained again and again"):
         print(f"{name}: {'equal bits' if verdicts[name] else 'DIFFERENT'}")
     verdict = "ISOLATED" if all(verdicts.values()) else "NOT ISOLATED"
     print(f"verdict on {devices.describe(devices.find(device))}: {verdict}")

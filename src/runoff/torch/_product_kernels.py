@@ -1,7 +1,9 @@
 """Triton kernels for layers that are one matrix product, with batch norm and ReLU, over rows of channels.
 
 A product's statistics are known before it is made: see `_products`. Tiles of rows come and go by descriptors, in the
-background. As in `_kernels`: every sum in an order that depends on the shape alone, no atomics, nothing tuned by time.
+background; a product must not read tiles that came by pointers, whose copies it does not wait for beside such kernels
+(seen with Triton 3.6: one sum in a few hundred was wrong). As in `_kernels`: every sum in an order that depends on the
+shape alone, no atomics, nothing tuned by time.
 """
 
 # mypy: ignore-errors
@@ -16,17 +18,16 @@ def box(x, *shape):
     return TensorDescriptor.from_tensor(x, list(shape))
 
 
-@triton.jit(do_not_specialize=["n_rows", "rows_each"])
+@triton.jit(do_not_specialize=["rows_each"])
 def product_sums(
-    x, y, parts, n_rows, rows_each, N_X: tl.constexpr, N_Y: tl.constexpr, SAME: tl.constexpr,
+    x1, x2, y1, y2, parts, rows_each, N_X: tl.constexpr, N_Y: tl.constexpr, SAME: tl.constexpr,
     X1: tl.constexpr, X2: tl.constexpr, Y1: tl.constexpr, Y2: tl.constexpr, BP: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Sums over a block of rows of x' y and, behind them, of y: (blocks, N_X + 1, N_Y). SAME: y is x."""
+    """Sums over a block of rows of x' y and, behind them, of y: (blocks, N_X + 1, N_Y). SAME: y is x.
+
+    `x1` to `y2` are descriptors of (BP, X1) to (BP, Y2).
+    """
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the end is what was written last, and still in the cache
-    x1 = tl.arange(0, X1)
-    x2 = X1 + tl.arange(0, X2)
-    y1 = tl.arange(0, Y1)
-    y2 = Y1 + tl.arange(0, Y2)
     p11 = tl.zeros([X1, Y1], tl.float32)
     p12 = tl.zeros([X1, Y2], tl.float32)
     p21 = tl.zeros([X2, Y1], tl.float32)
@@ -34,16 +35,15 @@ def product_sums(
     s1 = tl.zeros([BP, Y1], tl.float32)
     s2 = tl.zeros([BP, Y2], tl.float32)
     for start in tl.range(0, rows_each, BP, num_stages=STAGES):
-        r = block * rows_each + start + tl.arange(0, BP)
-        there = (r < n_rows)[:, None]
-        a1 = tl.load(x + r[:, None] * N_X + x1[None, :], mask=there, other=0.0)
-        a2 = tl.load(x + r[:, None] * N_X + x2[None, :], mask=there & (x2 < N_X)[None, :], other=0.0)
+        r = block * rows_each + start
+        a1 = x1.load([r, 0])
+        a2 = x2.load([r, X1])
         if SAME:
             b1 = a1
             b2 = a2
         else:
-            b1 = tl.load(y + r[:, None] * N_Y + y1[None, :], mask=there, other=0.0)
-            b2 = tl.load(y + r[:, None] * N_Y + y2[None, :], mask=there & (y2 < N_Y)[None, :], other=0.0)
+            b1 = y1.load([r, 0])
+            b2 = y2.load([r, Y1])
         p11 = tl.dot(tl.trans(a1), b1, p11, input_precision="ieee")
         p12 = tl.dot(tl.trans(a1), b2, p12, input_precision="ieee")
         if not SAME:
@@ -54,14 +54,20 @@ def product_sums(
     if SAME:
         p21 = tl.trans(p12)
     own = parts + block * (N_X + 1) * N_Y
-    in1 = (y1 < N_Y)[None, :]
-    in2 = (y2 < N_Y)[None, :]
-    tl.store(own + x1[:, None] * N_Y + y1[None, :], p11, mask=in1)
-    tl.store(own + x1[:, None] * N_Y + y2[None, :], p12, mask=in2)
-    tl.store(own + x2[:, None] * N_Y + y1[None, :], p21, mask=(x2 < N_X)[:, None] & in1)
-    tl.store(own + x2[:, None] * N_Y + y2[None, :], p22, mask=(x2 < N_X)[:, None] & in2)
-    tl.store(own + N_X * N_Y + y1, tl.sum(s1, 0))
-    tl.store(own + N_X * N_Y + y2, tl.sum(s2, 0), mask=y2 < N_Y)
+    i1 = tl.arange(0, X1)
+    i2 = X1 + tl.arange(0, X2)
+    j1 = tl.arange(0, Y1)
+    j2 = Y1 + tl.arange(0, Y2)
+    upper = (i1 < N_X)[:, None]
+    lower = (i2 < N_X)[:, None]
+    left = (j1 < N_Y)[None, :]
+    right = (j2 < N_Y)[None, :]
+    tl.store(own + i1[:, None] * N_Y + j1[None, :], p11, mask=upper & left)
+    tl.store(own + i1[:, None] * N_Y + j2[None, :], p12, mask=upper & right)
+    tl.store(own + i2[:, None] * N_Y + j1[None, :], p21, mask=lower & left)
+    tl.store(own + i2[:, None] * N_Y + j2[None, :], p22, mask=lower & right)
+    tl.store(own + N_X * N_Y + j1, tl.sum(s1, 0), mask=j1 < N_Y)
+    tl.store(own + N_X * N_Y + j2, tl.sum(s2, 0), mask=j2 < N_Y)
 
 
 @triton.jit(do_not_specialize=["n_blocks", "n_numbers"])

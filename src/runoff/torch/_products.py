@@ -22,7 +22,7 @@ from torch import Tensor
 
 MOST = 192  # channels
 MEMORY = 227 * 1024  # bytes that a program may hold at hand, as the tiles here want it
-BLOCKS = 64  # of rows, at most, in sums: more are faster for one network, fewer for several at a time
+BLOCKS = 32  # of rows, at most, in sums: more are faster for one network, fewer for several at a time
 BACK = {"BM": 64, "BK": 32, "STAGES": 4, "num_warps": 4}
 
 
@@ -52,10 +52,10 @@ def fits(n_in: int, n_out: int) -> bool:
     return all(n % 8 == 0 and 32 <= n <= MOST for n in (n_in, n_out))
 
 
-def _parts(n: int) -> tuple[int, int]:
+def _parts(n: int, least: int = 16) -> tuple[int, int]:
     """A number of channels as two powers of two, the second filled up."""
-    first = min(128, 1 << (n.bit_length() - 1))
-    return first, max(16, _wide(n - first))
+    first = max(least, min(128, 1 << (n.bit_length() - 1)))
+    return first, max(least, _wide(n - first))
 
 
 def _wide(n: int) -> int:
@@ -68,13 +68,15 @@ def _sums(x: Tensor, y: Tensor) -> Tensor:
     each = 64 * -(-n_rows // (64 * min(BLOCKS, max(1, math.isqrt(n_rows // 32)))))
     n_blocks = -(-n_rows // each)
     parts = torch.empty(n_blocks, n_x + 1, n_y, device=x.device)
-    (x1, x2), (y1, y2) = _parts(n_x), _parts(n_y)
-    _kernels().product_sums[(n_blocks,)](
-        x, y, parts, n_rows, each,
+    x1, x2 = _parts(n_x, 64)
+    y1, y2 = (x1, x2) if x is y else _parts(n_y)
+    kernels, box = _kernels(), _kernels().box
+    kernels.product_sums[(n_blocks,)](
+        box(x, 64, x1), box(x, 64, x2), box(y, 64, y1), box(y, 64, y2), parts, each,
         N_X=n_x, N_Y=n_y, SAME=x is y, X1=x1, X2=x2, Y1=y1, Y2=y2, BP=64, STAGES=4, num_warps=8,
     )  # fmt: skip
     out = torch.empty(n_x + 1, n_y, device=x.device)
-    _kernels().product_total[(-(-out.numel() // 256),)](parts, out, n_blocks, out.numel(), BP=16, BC=256)
+    kernels.product_total[(-(-out.numel() // 256),)](parts, out, n_blocks, out.numel(), BP=16, BC=256)
     return out
 
 
