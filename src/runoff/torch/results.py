@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,3 +58,29 @@ def naming(job: Job) -> Iterator[None]:
         raise MemberError(
             f"member {job.member} could not be trained on its {len(job.rows)} samples: {reason}"
         ) from error
+
+
+class Ending:
+    """A network whose last step is on its way; the slot is free for the next one."""
+
+    def __init__(self, slot: Any, inputs: Tensor | None) -> None:
+        self.job, self.begun, self.unpacked = slot.job, slot.begun, slot.unpacked
+        self.scores = None if inputs is None else to_host(slot.score(inputs))
+        self.state = slot.get_state()
+        self.event = slot.stream.record_event()
+        slot.job = None
+
+    def is_there(self) -> bool:
+        """Whether the device has come so far."""
+        return bool(self.event.query())
+
+    def trained(self) -> Trained:
+        """The network, waited for."""
+        self.event.synchronize()
+        scores = None if self.scores is None else self.scores.numpy().copy()
+        return trained(self.job, self.unpacked(self.state), scores, time.perf_counter() - self.begun)
+
+
+def to_host(scores: Tensor) -> Tensor:
+    """A copy in pinned memory, there once the stream has come so far."""
+    return torch.empty(scores.shape, dtype=scores.dtype, pin_memory=True).copy_(scores, non_blocking=True)

@@ -24,7 +24,7 @@ from runoff.torch.building import State, build, own_numbers
 from runoff.torch.jobs import Job, array_digest
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
-from runoff.torch.results import Trained, naming, trained
+from runoff.torch.results import Ending, Trained, naming, to_host, trained
 from runoff.torch.slots import Slot
 
 IN_FLIGHT = 6  # networks at a time on a GPU, if memory allows: more gain nothing
@@ -161,7 +161,7 @@ class Trainer:
 
     def _group(self, batch: int, dtype: torch.dtype, jobs: list[Job], inputs: Tensor | None) -> Iterator[Trained]:
         slots = self._captured(batch, max(len(job.rows) for job in jobs), dtype, jobs, inputs)
-        ending = deque[_Ending]()
+        ending = deque[Ending]()
         with ThreadPoolExecutor(1) as pool, closing(ahead(pool, slots[0].prepare, jobs, len(slots))) as waiting:
             active = list(slots)
             while active:
@@ -178,7 +178,7 @@ class Trainer:
                         with naming(slot.job):
                             slot.advance()
                             if slot.done == slot.steps:
-                                ending.append(_Ending(slot, inputs))
+                                ending.append(Ending(slot, inputs))
                 while ending and ending[0].is_there():
                     yield ending.popleft().trained()
         while ending:
@@ -238,7 +238,7 @@ class Trainer:
             slot = slots[i % len(slots)]
             with torch.cuda.device(self.device), torch.cuda.stream(slot.stream), torch.inference_mode(False):
                 slot.set_state(state)
-                scores = _to_host(slot.score(asked))
+                scores = to_host(slot.score(asked))
                 ending.append((name, scores, slot.stream.record_event()))
             if len(ending) > 2 * len(slots):
                 name, scores, event = ending.popleft()
@@ -284,26 +284,3 @@ class _Scoring:
     def __call__(self, inputs: Tensor | None, draws: bool, stop: threading.Event) -> tuple[Any, Any]:  # noqa: ARG002
         self.slot.set_state(self.state)
         return self.name, None if inputs is None else self.slot.score(inputs).numpy()
-
-
-class _Ending:
-    """A network whose last step is on its way; the slot is free for the next one."""
-
-    def __init__(self, slot: Any, inputs: Tensor | None) -> None:
-        self.job, self.begun, self.unpacked = slot.job, slot.begun, slot.unpacked
-        self.scores = None if inputs is None else _to_host(slot.score(inputs))
-        self.state = slot.get_state()
-        self.event = slot.stream.record_event()
-        slot.job = None
-
-    def is_there(self) -> bool:
-        return bool(self.event.query())
-
-    def trained(self) -> Trained:
-        self.event.synchronize()
-        scores = None if self.scores is None else self.scores.numpy().copy()
-        return trained(self.job, self.unpacked(self.state), scores, time.perf_counter() - self.begun)
-
-
-def _to_host(scores: Tensor) -> Tensor:
-    return torch.empty(scores.shape, dtype=scores.dtype, pin_memory=True).copy_(scores, non_blocking=True)
