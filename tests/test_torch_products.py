@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import types
 
 import pytest
 import torch
@@ -171,17 +172,30 @@ def test_the_whole_network(training, n_channels, chosen):
                 assert error(buffer, buffers[name]) < 1e-5, name
 
 
-def test_only_where_memory_at_hand_suffices(monkeypatch):
-    class Properties:
-        major, shared_memory_per_block_optin = 9, 232448
-
+@pytest.mark.parametrize(
+    ("version", "major", "memory", "suited"),
+    [
+        ("3.6.0", 9, 232448, True),
+        ("3.6.0", 9, 166912, False),  # less memory at hand
+        ("3.6.0", 8, 232448, False),  # another kind of GPU
+        ("3.7.0", 9, 232448, False),  # a compiler whose code has not been looked at
+        ("3.60.0", 9, 232448, False),
+    ],
+)
+def test_only_where_it_has_been_seen_to_work(version, major, memory, suited, monkeypatch):
+    properties = types.SimpleNamespace(major=major, shared_memory_per_block_optin=memory)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(_products._kernels().triton, "__version__", version)
     _products._suited.cache_clear()
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Properties)
     try:
-        assert _products._suited(0)
-        Properties.shared_memory_per_block_optin = 166912
-        assert _products._suited(0)  # it is asked once for each device
-        _products._suited.cache_clear()
-        assert not _products._suited(0)
+        assert _products._suited(0) is suited
     finally:
         _products._suited.cache_clear()
+
+
+def test_only_in_bf16(monkeypatch):
+    monkeypatch.setattr(_products, "_suited", lambda _: True)
+    x = torch.zeros(1, device=DEVICE)
+    assert _products.precision(x) is None
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
+    assert _products.precision(x) is torch.bfloat16

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 MOST = 192  # channels
+SEEN = ("3.6.",)  # versions of Triton whose code for these kernels has been read and tried: in others, fences may lack
 MEMORY = 227 * 1024  # bytes that a program may hold at hand, as the tiles here want it
 BLOCKS = 32  # of rows, at most, in sums: more are faster for one network, fewer for several at a time
 BACK = {"BM": 64, "BK": 32, "STAGES": 4, "num_warps": 4}
@@ -40,11 +41,12 @@ def precision(x: Tensor) -> torch.dtype | None:
 @functools.cache
 def _suited(device: int) -> bool:
     try:
-        _kernels()
+        version: str = _kernels().triton.__version__
     except ImportError:  # no Triton, or one without descriptors
         return False
     properties: Any = torch.cuda.get_device_properties(device)
-    return properties.major == 9 and bool(properties.shared_memory_per_block_optin >= MEMORY)
+    able = properties.major == 9 and properties.shared_memory_per_block_optin >= MEMORY
+    return version.startswith(SEEN) and bool(able)
 
 
 def fits(n_in: int, n_out: int) -> bool:
