@@ -1,9 +1,13 @@
 """Triton kernels for layers that are one matrix product, with batch norm and ReLU, over rows of channels.
 
-A product's statistics are known before it is made: see `_products`. Tiles of rows come and go by descriptors, in the
-background; a product must not read tiles that came by pointers, whose copies it does not wait for beside such kernels
-(seen with Triton 3.6: one sum in a few hundred was wrong). As in `_kernels`: every sum in an order that depends on the
-shape alone, no atomics, nothing tuned by time.
+A product's statistics are known before it is made: see `_products`. As in `_kernels`: every sum in an order that
+depends on the shape alone, no atomics, nothing tuned by time.
+
+Tiles of rows come and go by descriptors, in the background. With Triton 3.6, bf16 tiles that come by pointers in a loop
+must not go into a `dot` as they are: there is no fence between, and beside kernels with descriptors one sum in a few
+hundred was wrong. `_products.SEEN` says which versions have been looked at. For them, too, `product_sums` relies on the
+assembler: its tiles are read by products and by plain sums, for which Triton keeps one buffer too few if products were
+still on their way when the next tile comes; the assembler lets each product end first.
 """
 
 # mypy: ignore-errors

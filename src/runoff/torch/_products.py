@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from typing import Any
 
 import torch
 from torch import Tensor
 
 MOST = 192  # channels
-SEEN = ("3.6.",)  # versions of Triton whose code for these kernels has been read and tried: in others, fences may lack
+SEEN = ("3.6.0",)  # versions of Triton whose code for these kernels, with its own assembler, has been read and tried
 MEMORY = 227 * 1024  # bytes that a program may hold at hand, as the tiles here want it
 BLOCKS = 32  # of rows, at most, in sums: more are faster for one network, fewer for several at a time
 BACK = {"BM": 64, "BK": 32, "STAGES": 4, "num_warps": 4}
@@ -46,7 +47,8 @@ def _suited(device: int) -> bool:
         return False
     properties: Any = torch.cuda.get_device_properties(device)
     able = properties.major == 9 and properties.shared_memory_per_block_optin >= MEMORY
-    return version.startswith(SEEN) and bool(able)
+    own_assembler = os.environ.get("TRITON_PTXAS_PATH") is not None
+    return version.split("+")[0] in SEEN and not own_assembler and bool(able)
 
 
 def fits(n_in: int, n_out: int) -> bool:
@@ -119,6 +121,7 @@ def norm_act(x: Tensor, weight: Tensor, norm: torch.nn.BatchNorm2d) -> Tensor:
     In training, whoever takes the result must give gradients back that are nothing where it is nothing, as `norm_act`
     itself and `mixed` do.
     """
+    weight = weight.contiguous()
     if norm.training:
         return _NormAct.apply(  # type: ignore[no-any-return,no-untyped-call]
             x, weight, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps
@@ -136,7 +139,7 @@ def mixed(x: Tensor, weight: Tensor) -> Tensor:
 class _Mixed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        weight = weight.to(x.dtype)
+        weight = weight.to(x.dtype).contiguous()
         ctx.save_for_backward(x, weight)
         return x @ weight.t()
 
@@ -160,7 +163,6 @@ class _NormAct(torch.autograd.Function):
         momentum: float,
         eps: float,
     ) -> Tensor:
-        weight = weight.contiguous()
         n_out, n_in = weight.shape
         squares = _sums(x, x)
         norm, tilt = x.new_empty(4, n_out, dtype=torch.float32), torch.empty_like(weight)

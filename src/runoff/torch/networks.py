@@ -60,7 +60,22 @@ class Block(nn.Module):
         """Whether kernels of our own take images of this kind: never for gradients at rest, which they do not have."""
         n_out, n_in, size, _ = self.convolution.weight.shape
         widest = max(n_in, n_out, 8 * size * size if self.as_patches else 0)
-        return (self.norm.training or not torch.is_grad_enabled()) and _fused.usable(x, widest)
+        ready = self.norm.training or not torch.is_grad_enabled()
+        return ready and self._as_built and _fused.usable(x, widest)
+
+    @property
+    def _as_built(self) -> bool:
+        """Whether the convolution is still of the kind that a block is made with."""
+        own, size = self.convolution, self.convolution.kernel_size[0]
+        usual = own.kernel_size == (size, size) and own.padding == (size // 2, size // 2)
+        plain = own.stride == own.dilation == (1, 1) and own.groups == 1 and own.padding_mode == "zeros"
+        return type(own) is nn.Conv2d and usual and plain and own.bias is None
+
+    @property
+    def hooked(self) -> bool:
+        """Whether anybody looks at, or changes, what goes in and out."""
+        hooks = (self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks)
+        return any(hooks)
 
     @property
     def as_patches(self) -> bool:
@@ -81,10 +96,11 @@ class Block(nn.Module):
 def ways(blocks: Sequence[Block], x: Tensor) -> list[str | None]:
     """How each of some blocks, one behind the other, is computed on a GPU: see `Block.forward`.
 
-    Functions of the shape alone. Gradients of a "product" must come masked, so what follows must be "mixed" or another.
+    By the shape and what is trained, never by the numbers. Gradients of a "product" must come masked, so what follows
+    must be "mixed" or another, with nobody in between.
     """
     found: list[str | None] = []
-    if _products.precision(x) is None:
+    if _products.precision(x) is None or any(block.hooked for block in blocks):
         return [None] * len(blocks)
     n, _, height, width = x.shape
     for i, block in enumerate(blocks):
