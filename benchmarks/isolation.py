@@ -5,6 +5,7 @@ python -m benchmarks.isolation [--device cuda]
 
 import argparse
 import dataclasses
+import itertools
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 
 from runoff.members import seeds_of
-from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, devices, networks
+from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, _products, devices, networks
 
 DRAWS = np.random.default_rng(0)
 X = DRAWS.integers(0, 256, (3000, 32, 32, 3), dtype=np.uint8)
@@ -61,6 +62,53 @@ def train(members, network, recipe, device, in_flight, samples=X, n_seeds=1):
 
 def same(a, b):
     return all(torch.equal(a.state[name], b.state[name]) for name in a.state) and np.array_equal(a.scores, b.scores)
+
+
+def chain(seed, device):
+    """Three layers with data of their own: a function that goes through them and back, and gives what comes of it."""
+    draws = torch.Generator(device).manual_seed(seed)
+    widths = (104, 192, 160, 96)
+    x, grad = (torch.randn(2**17, n, device=device, generator=draws).bfloat16() for n in (widths[0], widths[-1]))
+    weights = [
+        (torch.randn(n_out, n_in, device=device, generator=draws) / n_in**0.5).requires_grad_()
+        for n_in, n_out in itertools.pairwise(widths)
+    ]
+    norms = [torch.nn.BatchNorm2d(n).to(device) for n in widths[1:3]]
+
+    def through():
+        first = _products.norm_act(x, weights[0], norms[0])
+        second = _products.norm_act(first, weights[1], norms[1])
+        last = _products.mixed(second, weights[2])
+        slopes = torch.autograd.grad(last, [*weights, *norms[0].parameters(), *norms[1].parameters()], grad)
+        return [first.detach(), second.detach(), last.detach(), *slopes]
+
+    return through
+
+
+def beside(device, rounds=300):
+    """Layers as products in four streams at a time: each with two sets of data in turn, so that leftovers show."""
+    device = devices.find(device)
+    with devices.repeatable("bf16", device):
+        expected = [[value.clone() for value in chain(seed, device)()] for seed in (0, 1)]
+        torch.cuda.synchronize()
+        wrong, kept, graphs = torch.zeros(4, dtype=torch.int64, device=device), [], []
+        for i in range(4):
+            stream, graph, turns = torch.cuda.Stream(), torch.cuda.CUDAGraph(), [chain(s, device) for s in (0, 1)]
+            kept.append(turns)
+            with torch.cuda.stream(stream):
+                turns[0]()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, stream=stream):
+                for turn in range(6):
+                    for given, right in zip(turns[turn % 2](), expected[turn % 2], strict=True):
+                        wrong[i] += (given != right).any()
+            graphs.append((stream, graph))
+        for _ in range(rounds):
+            for stream, graph in graphs:
+                with torch.cuda.stream(stream):
+                    graph.replay()
+        torch.cuda.synchronize()
+    return not wrong.any()
 
 
 def repeated(device):
@@ -138,7 +186,10 @@ def main():
     verdicts["updated"] = np.array_equal(fitted.update(add=(extra, [3])).scores(INPUTS).values, b)
     verdicts["killed and resumed"] = resumed(device)
     verdicts["trained again and again"] = repeated(device)
-    for name in ("a sample added", "updated", "killed and resumed", "trained again and again"):
+    found = devices.find(device)
+    if found.type == "cuda" and _products._suited(found.index):
+        verdicts["layers in four streams"] = beside(device)
+    for name in list(verdicts)[5:]:
         print(f"{name}: {'equal bits' if verdicts[name] else 'DIFFERENT'}")
     verdict = "ISOLATED" if all(verdicts.values()) else "NOT ISOLATED"
     print(f"verdict on {devices.describe(devices.find(device))}: {verdict}")
