@@ -67,11 +67,17 @@ def norm_act(x: Tensor, norm: torch.nn.BatchNorm2d, pool: str | None, training: 
             rows, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, POOLS[pool]
         )
     else:
-        mean, var = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
-        scale = norm.weight * torch.rsqrt(var + norm.eps)
-        coefficients = torch.stack([mean, scale, scale, norm.bias - mean * scale])
+        scale, shift = at_rest(norm)
+        coefficients = torch.stack([norm.get_buffer("running_mean"), scale, scale, shift])
         out = _applied(rows, coefficients, POOLS[pool], keep=False)[0]
     return out.permute(0, 3, 1, 2)  # type: ignore[no-any-return]
+
+
+def at_rest(norm: torch.nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Scale and shift of each channel by the statistics of training."""
+    mean, var = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+    scale = norm.weight * torch.rsqrt(var + norm.eps)
+    return scale, norm.bias - mean * scale
 
 
 def _wide(n_channels: int) -> int:

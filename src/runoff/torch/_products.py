@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from runoff.torch import _fused
+
 MOST = 192  # channels
 SEEN = ("3.6.0",)  # versions of Triton whose code for these kernels, with its own assembler, has been read and tried
 MEMORY = 227 * 1024  # bytes that a program may hold at hand, as the tiles here want it
@@ -126,9 +128,8 @@ def norm_act(x: Tensor, weight: Tensor, norm: torch.nn.BatchNorm2d) -> Tensor:
         return _NormAct.apply(  # type: ignore[no-any-return,no-untyped-call]
             x, weight, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps
         )
-    mean, var = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
-    scale = norm.weight * torch.rsqrt(var + norm.eps)
-    return _product(x, (weight * scale[:, None]).to(x.dtype), norm.bias - mean * scale)
+    scale, shift = _fused.at_rest(norm)
+    return _product(x, (weight * scale[:, None]).to(x.dtype), shift)
 
 
 def mixed(x: Tensor, weight: Tensor) -> Tensor:

@@ -45,9 +45,9 @@ class Block(nn.Module):
 
     def _multiplied(self, x: Tensor, way: str) -> Tensor:
         n, n_in, height, width = x.shape
-        dtype = _products.precision(x)
+        dtype = _products.precision(x) or x.dtype
         if self.as_patches:
-            rows = _ends.patches(x, self.convolution.kernel_size[0], dtype or x.dtype)
+            rows = _ends.patches(x, self.convolution.kernel_size[0], dtype)
             weight = _ends.as_rows(self.convolution.weight)
         else:
             rows = x.permute(0, 2, 3, 1).reshape(-1, n_in).to(dtype)
