@@ -507,6 +507,20 @@ def test_figures_from_the_table_of_this_project(tmp_path):
     assert len(list(tmp_path.iterdir())) == 3 * len(names)
 
 
+def test_of_rows_beside_one_printed_row_the_nearest_d_is_drawn(tmp_path):
+    head = "dataset,k,method,d,budget,ours,paper,paper_d\n"
+    rows = [("FA", 2, 16), ("DPA*+ROE", 8, 16), ("DPA*", 2, 16), ("DPA*", 8, 16), ("DPA*", 32, 32), ("DPA", 1, 1)]
+    lines = "".join(f"mnist,4,{method},{d},1,{10 + d},20,{printed}\n" for method, d, printed in rows)
+    (tmp_path / "t.csv").write_text(head + lines)
+    drawn = _figures._settings(tmp_path / "t.csv")["mnist", 4]
+    labels = ["DPA", "DPA*, d = 8 (16)", "DPA*+ROE, d = 8 (16)", "DPA*, d = 32", "FA, d = 2 (16)"]
+    assert [curve.label for curve in drawn] == labels
+    assert [curve.ours[1] for curve in drawn] == [11, 18, 18, 42, 12]
+    shorter = "".join(line.rsplit(",", 1)[0] + "\n" for line in (head + lines).splitlines())
+    (tmp_path / "t.csv").write_text(shorter)
+    assert len(_figures._settings(tmp_path / "t.csv")["mnist", 4]) == 6  # nothing says that they stand beside one
+
+
 def test_plot_draws_what_certified_accuracy_says():
     from matplotlib.figure import Figure
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runoff import paper
 from runoff.report import _election_figure
 from runoff.report._matplotlib import COLORS, COLUMN, DASHES, MARKERS, library, save, styled
 
@@ -28,6 +29,7 @@ class Curve:
     election: str
     ours: dict[int, float]
     paper: dict[int, float] = field(default_factory=dict)
+    beside: int = 1  # the d of the paper's
     base: Curve | None = None  # what its improvement is measured from
     marks: tuple[int, ...] = ()
     whole: bool = False  # all budgets that have any certified are there
@@ -103,7 +105,10 @@ def _base(data: dict[str, Any], m: int) -> int | None:
 
 
 def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
-    """The curves of a table by dataset and k; improvements are over DPA. Of a row in two tables the first counts."""
+    """The curves of a table by dataset and k; improvements are over DPA. Of a row in two tables the first counts.
+
+    Of rows beside the same printed one, with fewer networks than it, the one with the nearest d is drawn.
+    """
     found: dict[tuple[str, int], dict[tuple[str, int], Curve]] = {}
     kinds: dict[tuple[str, str, str, int], tuple[str, str]] = {}
     try:
@@ -123,7 +128,7 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
                         f"{path} has {method} of {line['dataset']}, k = {line['k']}, for several networks or recipes: "
                         "draw them apart"
                     )
-                curve = curves.setdefault((method, d), Curve(label, election, {}))
+                curve = curves.setdefault((method, d), Curve(label, election, {}, beside=printed))
                 budget = int(line["budget"])
                 curve.ours.setdefault(budget, float(line["ours"]))
                 if line["paper"]:
@@ -142,7 +147,23 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
         for (method, _), curve in curves.items():
             curve.marks = tuple(curve.ours)
             curve.base = curves.get(("DPA", 1)) if method != "DPA" else None
-    return {setting: list(curves.values()) for setting, curves in found.items()}
+    return {setting: _nearest(curves) for setting, curves in found.items()}
+
+
+def _nearest(curves: dict[tuple[str, int], Curve]) -> list[Curve]:
+    """Of each method and printed d, the curve whose d is nearest, in the paper's order."""
+    chosen: dict[tuple[str, int], tuple[int, Curve]] = {}
+    for (method, d), curve in curves.items():
+        key = (method, curve.beside)
+        if key not in chosen or abs(d - curve.beside) < abs(chosen[key][0] - curve.beside):
+            chosen[key] = d, curve
+    bases = [*paper.BASES, ""]
+
+    def place(key: tuple[str, int]) -> tuple[int, int, bool]:
+        base = key[0].removesuffix("+ROE")
+        return bases.index(base if base in bases else ""), key[1], key[0] != base
+
+    return [chosen[key][1] for key in sorted(chosen, key=place)]
 
 
 def _plain_name(name: str) -> str:
