@@ -1,87 +1,143 @@
-"""What the batch that is left over at the end of an epoch does to a member: plain loops with it and without.
+"""What the batch that is left over at the end of an epoch does to members: GTSRB with it and without.
 
-python -m benchmarks.batches --data-dir DIR [--members 20]
+python -m benchmarks.batches --data-dir DIR [--k 50]                        on a GPU: the paper's networks and recipe
+python -m benchmarks.batches --data-dir DIR --network small --members 20 --epochs 60                   on a CPU
 
 A plain loop over batches of 128 ends each epoch with what is left: for a member of 769 samples, with one image. Batch
-norm takes a tenth of the statistics that it answers with from the last batch of all. Here, small networks of the same
-first weights learn GTSRB (k = 50, the paper's hash, images halved to 24 x 24, 60 epochs) by both kinds of loop.
+norm takes a tenth of the statistics that it answers with from the last batch of all. runoff cuts all epochs, one after
+the other, into full batches. Here members are trained both ways by the same steps, from the same first weights.
 """
 
 import argparse
+import dataclasses
 import time
+from unittest import mock
 
 import numpy as np
 import torch
-from torch.nn import functional as F
 
-from runoff import datasets
-from runoff.torch.networks import SmallNetwork
+import runoff
+from runoff import datasets, paper
+from runoff.members import seeds_of
+from runoff.torch import RECIPES, Job, Trainer, courses, networks, slots
 
-K, BATCH, EPOCHS, SIZE, PAD = 50, 128, 60, 24, 2
-
-
-def halved(x):
-    return x.reshape(len(x), SIZE, 2, SIZE, 2, 3).mean((2, 4)).astype(np.float32).transpose(0, 3, 1, 2)
+WAYS = ("full batches", "what is left over, too")
 
 
-def batches(n, leftover, draws):
-    """The epoch and the rows of each batch: each epoch on its own, or one stream of full batches."""
-    orders = [torch.randperm(n, generator=draws) for _ in range(EPOCHS)]
-    if leftover:
-        return [(epoch, rows) for epoch, order in enumerate(orders) for rows in order.split(BATCH)]
-    stream = torch.cat(orders)
-    return [(i * BATCH // n, stream[i * BATCH : (i + 1) * BATCH]) for i in range(len(stream) // BATCH)]
+class WithLeftovers:
+    """A slot whose epochs each end with a batch of what is left; that one goes through PyTorch's own layers."""
+
+    is_left = False
+
+    def load(self, prepared):
+        super().load(prepared)
+        n, epochs = len(self.job.rows), self.recipe.epochs
+        batch = self.recipe.batch_of(n)
+        order = np.random.Generator(np.random.PCG64(courses.child(self.job.source, courses.ORDER)))
+        crops = np.random.Generator(np.random.PCG64(courses.child(self.job.source, courses.CROP)))
+        rows = order.permuted(np.tile(np.arange(n, dtype=np.int32), (epochs, 1)), axis=1)
+        shifts = crops.integers(2 * self.recipe.crop + 1, size=(epochs, n, 2), dtype=np.int32)
+        passed = np.searchsorted(self.recipe.milestones, np.arange(epochs), side="right")
+        rates = (self.recipe.lr * self.recipe.gamma**passed).astype(np.float32)
+        full = n // batch
+        self.each = full + (n > full * batch)
+        self.steps = epochs * self.each
+        whole = {
+            "rows": rows[:, : full * batch].reshape(-1, batch),
+            "shifts": shifts[:, : full * batch].reshape(-1, batch, 2),
+            "rates": rates.repeat(full),
+        }
+        for name, table in whole.items():
+            self.tables[name][: len(table)].copy_(torch.from_numpy(np.ascontiguousarray(table)))
+        rest = {"rows": rows[:, full * batch :], "shifts": shifts[:, full * batch :], "rates": rates}
+        self.rest = {name: torch.from_numpy(np.ascontiguousarray(v)).to(self.device) for name, v in rest.items()}
+        self.rest_clock = torch.zeros_like(self.clock)
+        self.per_full = full
+
+    def advance(self):
+        if self.done % self.each < self.per_full:
+            self.run()
+        else:
+            self.step_over_rest()
+        self.done += 1
+
+    def step_over_rest(self):
+        held, mode = (self.tables, self.clock), torch.get_deterministic_debug_mode()
+        self.tables, self.clock, self.is_left = self.rest, self.rest_clock, True
+        try:
+            if self.device.type == "cuda":
+                torch.set_deterministic_debug_mode("default")  # PyTorch's pooling goes back in any order
+                with mock.patch.object(networks._fused, "usable", return_value=False):
+                    self.step()
+            else:
+                self.step()
+        finally:
+            torch.set_deterministic_debug_mode(mode)
+            (self.tables, self.clock), self.is_left = held, False
+
+    def batch(self):
+        return slots.Slot.batch(self) if self.is_left else super().batch()
 
 
-def votes(x, y, inputs, n_classes, member, leftover):
-    """A member's votes after training."""
-    mean, std = x.mean((0, 2, 3), keepdim=True), x.std((0, 2, 3), keepdim=True)
-    framed = F.pad((x - mean) / std, (PAD,) * 4)
-    torch.manual_seed(member)
-    network, draws = SmallNetwork((3, SIZE, SIZE), n_classes), torch.Generator().manual_seed(member)
-    optimizer = torch.optim.SGD(network.parameters(), 0.1, 0.9, 0, 5e-4, nesterov=True)
-    for epoch, rows in batches(len(x), leftover, draws):
-        dy, dx = torch.randint(2 * PAD + 1, (2,), generator=draws)
-        for group in optimizer.param_groups:
-            group["lr"] = 0.1 * 0.2 ** sum(epoch >= share * EPOCHS for share in (0.3, 0.6, 0.8))
-        loss = F.cross_entropy(network(framed[rows, :, dy : dy + SIZE, dx : dx + SIZE]), y[rows])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    with torch.no_grad():
-        return network.eval()((inputs - mean) / std).argmax(1).numpy()
+def trained(trainer, members, inputs, leftovers):
+    """The networks, in any order."""
+    if not leftovers:
+        yield from trainer.train(members, inputs)
+    elif trainer.device.type == "cuda":
+        from runoff.torch import _graphs
+
+        kind = type("GraphSlot", (WithLeftovers, _graphs.GraphSlot), {})
+        with mock.patch.object(_graphs, "GraphSlot", kind):
+            yield from trainer.train(members, inputs)
+    else:
+        kind = type("Slot", (WithLeftovers, slots.Slot), {})
+        with mock.patch("runoff.torch.trainer.Slot", kind):
+            yield from trainer.train(members, inputs)
+
+
+def told(scores, truth, k, sizes, batch):
+    """How right members are, and what is certified if all are there."""
+    right = scores.argmax(-1) == truth[:, None]
+    share, each = right.mean(1), right.mean(0)
+    print(
+        f"  members right on average {each.mean():.1%}; inputs that more than half of them get right "
+        f"{(share > 0.5).mean():.1%}, nine tenths {(share >= 0.9).mean():.1%}, all {(share == 1).mean():.1%}"
+    )
+    worst = ", ".join(f"{each[m]:.1%} ({sizes[m]} samples, {sizes[m] % batch} left over)" for m in np.argsort(each)[:4])
+    print(f"  the worst: {worst}")
+    if len(each) < k:
+        return
+    for row in paper.rows("T3", "gtsrb", k):
+        found = runoff.certify(scores, election=row.election, bound="paper")
+        certified = 100 * runoff.certified_accuracy(found, truth, sorted(row.percent))
+        pairs = zip(certified, sorted(row.percent), strict=True)
+        numbers = ", ".join(f"{value:.2f} ({row.percent[budget]:.2f})" for value, budget in pairs)
+        print(f"  {row.method} at {'/'.join(map(str, sorted(row.percent)))} edits (the paper's): {numbers}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir")
-    parser.add_argument("--members", type=int, default=20)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--k", type=int, default=50)
+    parser.add_argument("--members", type=int, help="the first so many. Default: all")
+    parser.add_argument("--network", default="nin")
+    parser.add_argument("--epochs", type=int, help="instead of the recipe's, its milestones at the same shares")
+    parser.add_argument("--way", choices=("both", "left over"), default="both")
     given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    data = datasets.load("gtsrb", given.data_dir)
-    buckets, truth = data.original_sums % K, data.y_test[::6]
-    inputs = torch.from_numpy(halved(data.x_test[::6]))
-    found = {True: [], False: []}
-    for member in range(given.members):
-        own = np.flatnonzero(buckets == member)
-        x, y = torch.from_numpy(halved(data.x_train[own])), torch.from_numpy(data.y_train[own])
-        start = time.perf_counter()
-        for leftover, right in found.items():
-            right.append(votes(x, y, inputs, len(data.classes), member, leftover) == truth)
-        print(
-            f"member {member}: {len(own)} samples, {len(own) % BATCH} left over; right with them "
-            f"{found[True][-1].mean():.1%}, in full batches {found[False][-1].mean():.1%} "
-            f"({time.perf_counter() - start:.0f} s)",
-            flush=True,
-        )
-    for leftover, right in found.items():
-        share, how = np.stack(right).mean(0), "with what is left over" if leftover else "in full batches"
-        print(
-            f"{how}: members right on average {share.mean():.1%}; "
-            f"inputs that more than half of them get right {(share > 0.5).mean():.1%}, three quarters "
-            f"{(share >= 0.75).mean():.1%}, nine tenths {(share >= 0.9).mean():.1%}, all {(share == 1).mean():.1%}"
-        )
+    data, recipe = datasets.load("gtsrb", given.data_dir), RECIPES["paper-no-flip"]
+    if given.epochs:
+        milestones = tuple(epoch * given.epochs // recipe.epochs for epoch in recipe.milestones)
+        recipe = dataclasses.replace(recipe, epochs=given.epochs, milestones=milestones)
+    trainer = Trainer(networks.get(given.network), recipe, data.x_train.shape[1:], len(data.classes))
+    parts = [np.flatnonzero(data.original_sums % given.k == m) for m in range(given.members or given.k)]
+    members = [Job(m, 0, seeds_of(0, m, 1)[0], data.x_train, rows, data.y_train[rows]) for m, rows in enumerate(parts)]
+    for way in WAYS if given.way == "both" else WAYS[1:]:
+        start, found = time.perf_counter(), {}
+        for network in trained(trainer, members, data.x_test, way == WAYS[1]):
+            found[network.member] = network.scores
+        print(f"{way}: {len(members)} networks, {time.perf_counter() - start:.0f} s", flush=True)
+        scores = np.stack([found[m] for m in range(len(members))], axis=1)
+        told(scores, data.y_test, given.k, [len(rows) for rows in parts], recipe.batch_size)
 
 
 if __name__ == "__main__":
