@@ -521,6 +521,20 @@ def test_of_rows_beside_one_printed_row_the_nearest_d_is_drawn(tmp_path):
     assert len(_figures._settings(tmp_path / "t.csv")["mnist", 4]) == 6  # nothing says that they stand beside one
 
 
+def test_legends_with_long_names_have_one_column(tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr(_figures, "save", lambda figure, *_: kept.append(figure))
+    for name in ("short", "a run with a name that is long, 3 networks a member"):
+        curves = [_figures.Curve(f"{name} {i}", "plurality", {0: 50.0, 1: 20.0 + i}, marks=(0, 1)) for i in range(6)]
+        _figures._both(curves, tmp_path, "")
+    two, one = kept
+    assert [figure.legends[0]._ncols for figure in (two, one)] == [2, 1]
+    assert one.get_figheight() > two.get_figheight()
+    one.draw_without_rendering()
+    box = one.legends[0].get_window_extent()
+    assert box.x1 <= one.bbox.x1
+
+
 def test_plot_draws_what_certified_accuracy_says():
     from matplotlib.figure import Figure
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from runoff.report._source import Source
 
 FEW = 4  # curves whose legend fits into the axes
+WIDE = 24  # letters of a label, of which two fit beside each other
 NEEDED = ("dataset", "k", "method", "d", "budget", "ours", "paper")
 
 
@@ -56,7 +57,8 @@ def draw_table(path: Path, folder: Path) -> list[str]:
 def _both(curves: Sequence[Curve], folder: Path, suffix: str) -> list[str]:
     names = [f"certified{suffix}"]
     with styled():
-        room = 0.0 if len(curves) <= FEW else 0.14 * (-(-len(curves) // 2))  # for a legend above the axes
+        rows = -(-(len(curves) + 1) // _columns(curve.label for curve in curves))
+        room = 0.0 if len(curves) <= FEW else 0.14 * rows  # for a legend above the axes
         figure = library().Figure(figsize=(COLUMN, 2.5 + room), layout="constrained")
         _certified(figure.subplots(), curves)
         save(figure, folder, names[0])
@@ -241,4 +243,10 @@ def _legend(ax: Axes, printed: bool) -> None:
     if len(handles) <= FEW + 1:
         ax.legend(handlelength=2.6)
     else:
-        ax.figure.legend(handles, labels, loc="outside upper left", ncols=2, handlelength=2.6, columnspacing=1.2)
+        ncols = _columns(labels)
+        ax.figure.legend(handles, labels, loc="outside upper left", ncols=ncols, handlelength=2.6, columnspacing=1.2)
+
+
+def _columns(labels: Iterable[str]) -> int:
+    """Of a legend that is as wide as the figure."""
+    return 2 if max(map(len, labels)) <= WIDE else 1
