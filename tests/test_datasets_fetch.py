@@ -236,7 +236,9 @@ def test_without_a_network(server, tmp_path):
     error = result.stderr.splitlines()[-1]
     assert error.startswith(f"Error: {FIRST} cannot be downloaded (")
     assert f"put {FIRST} (sha256 " in error
-    assert f"from {closed}/{FIRST} into {tmp_path}/mnist" in error
+    for archive in datasets.named("mnist").archives:  # all that are absent, not only the first
+        assert f"{archive} from {closed}/{archive.file}" in error
+    assert f" into {tmp_path}/mnist and run: runoff data check mnist" in error
 
 
 @pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), TimeoutError("timed out")])

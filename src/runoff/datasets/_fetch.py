@@ -48,17 +48,20 @@ def fetch(
     archives = named(name).archives
     plain_http = _checked_base(url_base)
     folder = data_directory(data_dir) / name
-    done = []
-    for archive in archives:
-        base = archive.url_base if url_base is None else url_base
-        url = f"{base.rstrip('/')}/{archive.file}"
+    done: list[Path] = []
+    urls = [
+        f"{(archive.url_base if url_base is None else url_base).rstrip('/')}/{archive.file}" for archive in archives
+    ]
+    for archive, url in zip(archives, urls, strict=True):
         _check_scheme(url, plain_http)
         job = _Download(archive, url, folder / archive.file, plain_http, progress or (lambda *_: None))
         try:
             job.run()
         except DownloadError as error:
+            left = list(zip(archives, urls, strict=True))[len(done) :]
+            absent = ", ".join(f"{a} from {u}" for a, u in left if a is archive or not (folder / a.file).exists())
             raise DownloadError(
-                f"{error}; run the command again, or put {archive} from {url} into {folder} and run: "
+                f"{error}; run the command again, or put {absent} into {folder} and run: "
                 f"{command('check', name, data_dir)}"
             ) from None
         done.append(job.target)
