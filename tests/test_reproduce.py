@@ -104,9 +104,12 @@ def test_another_d_than_the_papers(tiny, tmp_path):  # noqa: ARG001
     assert "--method 'FA' --d 3" in lines[-1]["command"]
 
 
-def test_all_rows_can_be_listed_and_unknown_ones_are_refused():
+def test_all_rows_can_be_listed_and_unknown_ones_are_refused(monkeypatch):
+    monkeypatch.setattr("runoff._cli_plans.seconds_for", lambda *_: 7.0)
     listed = run("reproduce", "--dry-run")
     assert len(listed.stdout.splitlines()) == 51
+    assert "T6 cifar10 k=50 FA d=16: 3200 networks for 4 trials, 2400 to train, roughly 7 s" in listed.stdout
+    assert "T6 cifar10 k=50 DPA+ROE d=1: 800 networks for 16 trials, none more to train" in listed.stdout
     assert run("reproduce", "--dataset", "mnist", "--k", 50).exit_code == 2
 
 
@@ -154,3 +157,61 @@ def test_edited_runs_and_unknown_times(tiny, tmp_path):
     result = run("reproduce", *options)
     assert result.exit_code == 2
     assert "was edited since, so it is no run of the paper" in result.stderr
+
+
+def test_what_is_there_is_not_to_be_trained(tiny, tmp_path, monkeypatch):  # noqa: ARG001
+    sizes = {"cifar10": (1437, 360, (8, 8, 1), 10)}
+    monkeypatch.setattr(paper, "SIZES", sizes)
+    options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path)
+
+    def plans(*more):
+        told = json.loads(run("reproduce", *options, *more, "--dry-run", "--json").stdout)
+        return [(plan["method"], plan["n_networks"], plan["missing"], plan["seconds"] > 0) for plan in told]
+
+    none = [("DPA", 4, 4, True), ("DPA+ROE", 4, 0, False), ("DPA*", 8, 4, True), ("FA", 8, 8, True)]
+    assert plans() == none
+    assert list(tmp_path.iterdir()) == []
+    assert run("reproduce", "--table", "T3", *options).exit_code == 0
+    assert plans() == [("DPA", 4, 0, False), ("DPA+ROE", 4, 0, False), *none[2:]]
+    assert plans("--trials", 3)[0] == ("DPA", 12, 8, True)
+    assert plans("--trials", 3)[-1] == ("FA", 24, 24, True)
+
+
+def test_trials_of_the_paper_and_rows_of_other_trials(tiny, tmp_path, monkeypatch):  # noqa: ARG001
+    options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path)
+    assert [row.trials for row in (paper.Row("T6", "cifar10", 50, m, 1, {}, {}) for m in ("DPA+ROE", "FA"))] == [16, 4]
+    monkeypatch.setattr(paper.Row, "trials", property(lambda row: 2 if row.method == "DPA" else 1))
+    lines = json.loads(run("reproduce", "--table", "T3", *options, "--json").stdout)
+    assert [(line["method"], line["trials"]) for line in lines] == [
+        ("DPA", 2), ("DPA", 2), ("DPA+ROE", 1), ("DPA+ROE", 1)
+    ]  # fmt: skip
+    assert [("--trials" in line["command"]) for line in lines] == [False] * 4
+    assert run("reproduce", "--table", "T3", *options, "--trials", 1).exit_code == 0
+    with (tmp_path / "reproduction.csv").open(newline="") as file:
+        kept = [(line["method"], line["trials"], line["std"] != "") for line in csv.DictReader(file)]
+    assert kept.count(("DPA", "2", True)) == kept.count(("DPA", "1", False)) == kept.count(("DPA+ROE", "1", False)) == 2
+
+
+def test_runs_of_another_machine_are_read_and_not_trained_anew(tiny, tmp_path, monkeypatch):  # noqa: ARG001
+    options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path)
+    there = json.loads(run("reproduce", "--table", "T3", *options, "--json").stdout)
+    members = {f: f.read_bytes() for f in tmp_path.glob("*/members/*")}
+    monkeypatch.setattr("runoff.torch.devices.describe", lambda _: "a laptop")
+    here = run("reproduce", "--table", "T3", *options, "--json")
+    assert json.loads(here.stdout) == there
+    for more in (("--table", "T2"), ("--table", "T3", "--trials", 2)):  # more networks than there are
+        result = run("reproduce", *more, *options)
+        assert result.exit_code == 2
+        assert "not a laptop, so all of it would have to be trained anew" in result.stderr
+    assert {f: f.read_bytes() for f in tmp_path.glob("*/members/*")} == members
+    (tmp_path / "cifar10-k4-d1" / "ballots-1.npy").write_bytes(b"")
+    assert run("reproduce", "--table", "T3", *options).exit_code == 4
+
+
+def test_other_networks_want_other_runs(tiny, tmp_path):  # noqa: ARG001
+    options = ("--recipe", "quick", "--device", "cpu", "--runs", tmp_path, "--table", "T3")
+    assert run("reproduce", *options, "--network", "small", "--weights").exit_code == 0
+    assert run("reproduce", *options, "--network", "small").exit_code == 0  # weights that are kept do no harm
+    result = run("reproduce", *options, "--network", "nin")
+    assert result.exit_code == 2
+    assert 'is a run with network = "small", not "nin": give other --runs' in result.stderr

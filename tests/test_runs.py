@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
+from safetensors import safe_open
+from safetensors.torch import save
 
 import runoff
 from runoff import cli, datasets, runs, samples
 from runoff.members import seeds_of
+from runoff.report._source import Source
 from runoff.runs import Run
 from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, checkpoints, networks, running
 
@@ -53,7 +56,8 @@ def test_a_run_is_what_the_classifier_gives(done):
     np.testing.assert_array_equal(opened.spread(), classifier.partition_.spread)
     assert opened.manifest["partition"]["fingerprint"] == classifier.partition_.fingerprint
     assert opened.manifest["settings"]["fingerprint"] == data.fingerprint
-    assert (done / "key").stat().st_mode & 0o777 == 0o600
+    complete = {name for name in map(str, files(done)) if name not in ("manifest.json", ".lock")}
+    assert set(opened.manifest["files"]) == complete
 
 
 def test_members_without_a_network_are_told(tmp_path):
@@ -256,14 +260,20 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
     opened = Run.open(twice)
     assert opened.manifest["edits"] == ["edits/000000-add.npz"]
     assert sum(opened.manifest["member_sizes"]) == 1437 + 1
-    again = run(*edit, "cpu", "--dry-run")
-    assert "the last edits" in again.stderr
     assert opened.seeds() == [2]  # as many networks as before
+    again = run(*edit, "cpu", "--json")
+    assert "The last edits" in again.stderr
+    assert (json.loads(again.stdout)["trained"], json.loads(again.stdout)["edits"]) == (0, 1)
+    assert run(*edit, "cpu", "--again", "--json").exit_code == 0
+    assert Run.open(twice).manifest["edits"] == ["edits/000000-add.npz", "edits/000001-add.npz"]
+    assert sum(Run.open(twice).manifest["member_sizes"]) == 1437 + 2
+    made = Source.from_run(twice, pictures=False).made
+    assert [line.endswith(" --again") for line in made[1:]] == [False, True]
     with monkeypatch.context() as patched:
         patched.setattr(running, "_write_ballots", killed)
         assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 9
     assert run("update", twice, "--device", "cpu").exit_code == 0  # finishes it
-    assert sum(Run.open(twice).manifest["member_sizes"]) == 1437
+    assert sum(Run.open(twice).manifest["member_sizes"]) == 1437 + 1
     assert run("update", twice, "--device", "cpu").exit_code == 2  # nothing is left to do
 
 
@@ -370,8 +380,9 @@ def test_what_a_kill_or_a_user_removed(twice, tmp_path):
     shutil.copy(twice / "key", half / "key")  # killed before the manifest was there
     (half / ".manifest.json.abc").touch()
     assert run("train", "digits", *SMALL, "--out", half).exit_code == 0
-    assert (half / "key").stat().st_mode & 0o777 == 0o600
     (twice / "timings.json").write_text("{}")
+    assert run("certify", twice).exit_code == 4
+    assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
     assert run("certify", twice).exit_code == 0
     file = twice / "certificates" / "runoff-tight-2.csv"
     content = file.read_bytes()
@@ -440,6 +451,12 @@ def test_what_is_refused(tmp_path):
         (("train", "digits", *SMALL, "--recipe", "papr", "--out", tmp_path / "x"), 2, "recipe must be"),
         (("train", "digits", *SMALL, "--network", "resnet", "--out", tmp_path / "x"), 2, "network must be one of"),
         (("train", "digits", *SMALL, "--out", Path(__file__).parent), 2, "holds something else than a run"),
+        (("train", "digits", *SMALL, "--out", __file__), 2, "is a file: give another directory"),
+        (
+            ("train", "digits", *SMALL, "--classes", 3, "--out", tmp_path / "x"),
+            2,
+            "digits has its own",
+        ),
         (("certify", tmp_path), 2, "is a folder without manifest.json, so no run"),
         (("update", tmp_path / "nothing", "--add", "x.npz"), 2, "nothing is not a run: it has no manifest.json"),
     ):
@@ -459,3 +476,155 @@ def test_the_hash_reads_what_images_were_before_they_were_resized():
     rows = np.array([3, 1])
     assert list(a.kept(rows).content()) == [list(a.content())[i] for i in rows]
     assert len(a.joined(b)) == 60
+
+
+def test_what_rests_on_the_samples_before_is_gone_after_an_update(twice, tmp_path):
+    assert run("train", "digits", *SMALL, "--out", twice).exit_code == 0
+    for more in ((), ("--election", "plurality"), ("--bound", "paper", "--seeds", 1)):
+        assert run("certify", twice, *more).exit_code == 0
+    (twice / "certificates" / "of my own.csv").touch()
+    assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 0
+    assert [file.name for file in (twice / "certificates").iterdir()] == ["of my own.csv"]
+    assert [file.name for file in twice.glob("ballots-*")] == ["ballots-2.npy"]
+    (twice / "ballots-1.npy").write_bytes(b"")  # as a kill before it was removed would leave it
+    assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
+    assert [file.name for file in twice.glob("ballots-*")] == ["ballots-2.npy"]
+
+
+def test_members_that_lost_their_network_keep_none(tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (40, 4, 4, 1), dtype=np.uint8)
+    y = np.repeat([0, 1], [38, 2])
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x[:2], y_test=y[:2])
+    out = tmp_path / "run"
+    assert run("train", tmp_path / "own.npz", "--classes", 2, "--k", 1, *SMALL[2:], "--out", out).exit_code == 0
+    assert len(list(out.glob("members/*"))) == 1
+    np.savez(tmp_path / "bad.npz", x=x[38:], y=y[38:])
+    assert run("update", out, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 0
+    assert list(out.glob("members/*")) == []  # it had learnt from the samples that were removed
+    assert run("certify", out).exit_code == 0
+
+
+def test_an_update_does_not_vouch_for_altered_members(twice, tmp_path):
+    file = twice / "members" / "member-000001-seed-0000.safetensors"
+    _, state = checkpoints.read(file)
+    state[checkpoints.SCORES] = state[checkpoints.SCORES].flip(1)
+    with safe_open(file, framework="pt") as opened:
+        metadata = {**opened.metadata(), "digest": checkpoints.digest(state)}
+    file.write_bytes(save(state, metadata))
+    before = files(twice)
+    result = run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu")
+    assert result.exit_code == 4
+    assert files(twice) == before
+    assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
+    assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 0
+
+
+def test_networks_of_another_device_or_version_are_not_trained_anew_unasked(twice, tmp_path, monkeypatch):
+    assert run("certify", twice).exit_code == 0
+    before = files(twice)
+    commands = (
+        ("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice),
+        ("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu"),
+    )
+    for target, value, told in (
+        ("runoff.torch.checkpoints.sources", lambda: "other", "another version of the code that trains"),
+        ("runoff.torch.devices.describe", lambda _: "a laptop", "not a laptop"),
+    ):
+        monkeypatch.setattr(target, value)
+        for command in commands:
+            result = run(*command)
+            assert result.exit_code == 2
+            assert f"{told}, so all of it would have to be trained anew" in result.stderr
+            assert files(twice) == before
+    result = run(*commands[0], "--retrain", "--json")
+    assert json.loads(result.stdout)["trained"] == 10
+    assert Run.open(twice).manifest["device"] == "a laptop"
+    assert run(*commands[1]).exit_code == 0
+
+
+def test_somebody_elses_folder_is_left_as_it_is(tmp_path):
+    (tmp_path / "key").write_text("my own")
+    result = run("train", "digits", *SMALL, "--out", tmp_path)
+    assert result.exit_code == 2
+    assert "holds something else than a run" in result.stderr
+    assert files(tmp_path) == {Path("key"): b"my own"}
+
+
+def test_the_election_of_a_run(tmp_path, done):
+    out = tmp_path / "run"
+    shutil.copytree(done, out)
+    assert json.loads(run("certify", out, "--json").stdout)["election"] == "runoff"
+    assert run("train", "digits", *SMALL, "--d", 2, "--election", "plurality", "--out", out).exit_code == 0
+    assert json.loads(run("certify", out, "--json").stdout)["election"] == "plurality"
+    assert json.loads(run("certify", out, "--election", "runoff", "--json").stdout)["election"] == "runoff"
+    assert run("train", "digits", *SMALL, "--d", 2, "--out", out).exit_code == 0
+    assert Run.open(out).election == "plurality"
+
+
+def test_a_run_keeps_weights_or_not(done):
+    result = run("train", "digits", *SMALL, "--d", 2, "--no-weights", "--out", done)
+    assert result.exit_code == 2
+    assert "is a run with weights = true, not false" in result.stderr
+
+
+def test_a_folder_that_only_others_can_write_to(done, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("runoff._rows.write", refuse)
+    result = run("certify", done, "--bound", "paper", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["inputs"] == 360
+    assert "keeps no rows" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        ((), "n_seeds", None),
+        ((), "n_seeds", "x"),
+        ((), "edits", ["edits/000000-add.npz"]),
+        ((), "edits", [3]),
+        ((), "election", "lottery"),
+        (("settings",), "random_state", "x"),
+        (("dataset",), "given", None),
+        (("dataset",), "classes", [1, 2]),
+        (("dataset",), "weights", 1),
+        (("files",), "ballots-x.npy", "0"),
+        (("files",), "labels.npy", 5),
+    ],
+)
+def test_damaged_manifests(done, tmp_path, place, name, value):
+    out = tmp_path / "run"
+    shutil.copytree(done, out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    inner = manifest
+    for key in place:
+        inner = inner[key]
+    inner[name] = value
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    np.savez(tmp_path / "new.npz", x=np.zeros((1, 8, 8), np.uint8), y=np.zeros(1, np.int64))
+    for command in (
+        ("certify", out),
+        ("update", out, "--add", tmp_path / "new.npz"),
+        ("train", "digits", *SMALL, "--d", 2, "--out", out),
+        ("report", out, "--out", tmp_path / "r.html"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 4, (command, result.output)
+        assert "was altered" in result.stderr
+
+
+def test_images_that_are_too_small_and_edits_of_nothing(tmp_path, done):
+    x = np.zeros((8, 3, 3, 1), np.uint8)
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=np.arange(8) % 2, x_test=x, y_test=np.arange(8) % 2)
+    for network in ("small", "nin"):
+        options = ("--classes", 2, "--k", 1, "--network", network, "--recipe", "quick", "--out", tmp_path / "run")
+        result = run("train", tmp_path / "own.npz", *options)
+        assert result.exit_code == 2
+        assert "is for images from 4 x 4 up, got 3 x 3" in result.stderr
+    assert not (tmp_path / "run").exists()
+    np.savez(tmp_path / "none.npz", x=np.zeros((0, 8, 8), np.uint8), y=np.zeros(0, np.int64))
+    result = run("update", done, "--add", tmp_path / "none.npz")
+    assert result.exit_code == 2
+    assert "holds no samples" in result.stderr

@@ -47,7 +47,7 @@ def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
 @click.argument("scores", type=click.Path(path_type=Path))
 @click.option("--labels", type=click.Path(path_type=Path), help="True classes (n,), for certified accuracy.")
 @click.option("--spread", type=click.Path(path_type=Path), help="Members of each bucket (n_buckets, d).")
-@click.option("--election", type=click.Choice(elections.NAMES), default="runoff", show_default=True)
+@click.option("--election", type=click.Choice(elections.NAMES), help="Default: a run's own, else runoff.")
 @click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Numbers of edits to report on, as in 5,10,15.")
 @click.option(
@@ -73,7 +73,7 @@ def certify(
     scores: Path,
     labels: Path | None,
     spread: Path | None,
-    election: str,
+    election: str | None,
     bound: str,
     budgets: list[int] | None,
     demands: dict[int, float],
@@ -93,6 +93,7 @@ def certify(
     with ExitStack() as held:
         try:
             run, writable, array, y, placed = _read(scores, labels, spread, seeds, held)
+            election = election or ("runoff" if run is None else run.election)
             if y is not None and y.shape != array.shape[:1]:
                 raise ValueError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
             with closing(_with_progress(array)) as blocks:  # the bar ends before any error is told
@@ -101,16 +102,12 @@ def certify(
             accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
         except ValueError as error:
             raise InputError(str(error)) from None
-        if run is not None and not writable:
-            click.echo(
-                f"Warning: {run.path} cannot be written to, so it keeps no rows of these certificates.", err=True
-            )
-        elif run is not None:
+        if run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
-            with writing(run.path / name):
-                (run.path / CERTIFICATES).mkdir(exist_ok=True)
-                _rows.write(run.path / name, certificates, y)
-                run.record(name)
+            if not (writable and _kept(run, name, certificates, y)):
+                click.echo(
+                    f"Warning: {run.path} cannot be written to, so it keeps no rows of these certificates.", err=True
+                )
     if out is not None:
         with writing(out):
             _rows.write(out, certificates, y)
@@ -155,6 +152,22 @@ def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
     except StorageError as error:
         raise IntegrityFailure(str(error)) from None
     return run, writable
+
+
+def _kept(run: Run, name: str, certificates: Certificates, y: NDArray[Any] | None) -> bool:
+    """Whether a run has these rows now: its folder may be one that only others can write to."""
+    from runoff.runs import NO_WRITING
+
+    with writing(run.path / name):
+        try:
+            (run.path / CERTIFICATES).mkdir(exist_ok=True)
+            _rows.write(run.path / name, certificates, y)
+            run.record(name)
+        except OSError as error:
+            if error.errno not in NO_WRITING:
+                raise
+            return False
+    return True
 
 
 def _with_progress(array: NDArray[Any]) -> Generator[NDArray[Any], None, None]:

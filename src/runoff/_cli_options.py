@@ -21,6 +21,11 @@ def training(command: Any) -> Any:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output."),
         click.option("--dry-run", is_flag=True, help="Say what would be trained, and roughly how long it takes."),
+        click.option(
+            "--retrain",
+            is_flag=True,
+            help="Train anew what another device or version trained, which would come out otherwise here.",
+        ),
         click.option("--in-flight", type=click.IntRange(1), help="Networks at a time; it changes the time only."),
         click.option("--device", help="cpu, cuda or cuda:N. Default: a GPU if there is one."),
         click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets are."),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from runoff.paper import Row
-    from runoff.runs import Run
+    from runoff.runs import Run, Settings
 
 COLUMNS = (
     "table", "dataset", "k", "method", "d", "budget", "ours", "std", "paper", "paper_std", "paper_d", "difference",
@@ -35,7 +35,11 @@ COLUMNS = (
 @click.option("--k", type=click.IntRange(1))
 @click.option("--method", help="DPA, DPA+ROE, FA, FA+ROE, DPA* or DPA*+ROE.")
 @click.option("--d", type=click.IntRange(2), help="For FA and DPA*, instead of the paper's: fewer networks to train.")
-@click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Ensembles of other seeds.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    help="Ensembles of other seeds. Default: as in the paper, 16 or 4 in table 6.",
+)
 @click.option(
     "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where runs are."
 )
@@ -52,7 +56,7 @@ def reproduce(
     k: int | None,
     method: str | None,
     d: int | None,
-    trials: int,
+    trials: int | None,
     runs: Path,
     out: Path | None,
     weights: bool,
@@ -62,13 +66,14 @@ def reproduce(
     device: str | None,
     in_flight: int | None,
     dry_run: bool,
+    retrain: bool,
     as_json: bool,
 ) -> None:
     """Train, certify and print rows of the paper's tables beside the printed ones.
 
     Runs are shared: DPA and DPA+ROE have the same members, DPA* adds seeds to them, all elections of FA share theirs.
-    What is there is used again, and what was interrupted goes on. The paper's hash (sum of pixels) and its certificate
-    are used.
+    What is there is used again, wherever it was trained, and what was interrupted goes on. The paper's hash (sum of
+    pixels) and its certificate are used.
 
     Example: runoff reproduce --table T3 --dataset cifar10 --k 50
     """
@@ -79,14 +84,19 @@ def reproduce(
         if not wanted:
             raise ValueError("no row of the paper matches: see `runoff reproduce --dry-run` for all of them")
         if dry_run:
-            _list(wanted, as_json)
+            planned = _planned(wanted, trials, runs, network, recipe, device, in_flight)
+            if as_json:
+                click.echo(json.dumps(planned))
+            for plan in [] if as_json else planned:
+                click.echo(_in_words(plan))
             return
         target = out or runs / "reproduction.csv"
         _read(target)  # whether it can be added to, before the long work
         results: list[dict[str, Any]] = []
         for row in wanted:
             chosen = recipe or paper.RECIPES[row.dataset]
-            found = _trials(row, trials, runs, weights, network, chosen, data_dir, device, in_flight)
+            n = row.trials if trials is None else trials
+            found = _trials(row, n, runs, weights, network, chosen, data_dir, device, in_flight, retrain)
             lines = _compared(row, found, network, chosen)
             results += lines
             _write(target, lines)
@@ -106,14 +116,48 @@ def _nearest(rows: list[Row], d: int) -> list[Row]:
     return [row.at(d) for row in found.values()]
 
 
-def _list(rows: list[Row], as_json: bool) -> None:
-    """Rows and the networks that they need."""
-    if as_json:
-        names = ("table", "dataset", "k", "method", "d", "n_networks")
-        click.echo(json.dumps([{name: getattr(row, name) for name in names} for row in rows]))
-        return
+def _planned(
+    rows: list[Row],
+    trials: int | None,
+    runs: Path,
+    network: str,
+    recipe: str | None,
+    device: str | None,
+    in_flight: int | None,
+) -> list[dict[str, Any]]:
+    """What each row needs, what of it is still to be trained after the rows before it, and for how long, roughly."""
+    from runoff._cli_plans import seconds_for
+
+    counted: dict[str, int] = {}  # networks of runs that are there, or will be
+    planned = []
     for row in rows:
-        click.echo(f"{row.table} {row.dataset} k={row.k} {row.method} d={row.d}: {row.n_networks} networks")
+        n = row.trials if trials is None else trials
+        shared = row.base == "DPA"
+        needed = {f"{row.run}-trial{t}" if t and not shared else row.run: row.n_networks for t in range(n)}
+        if shared:
+            needed = {row.run: row.k * n}
+        missing = 0
+        for name, networks in needed.items():
+            there = counted.setdefault(name, _members_in(runs / name))
+            missing += max(0, networks - there)
+            counted[name] = max(networks, there)
+        names = ("table", "dataset", "k", "method", "d")
+        plan = {name: getattr(row, name) for name in names}
+        seconds = seconds_for(row, missing, network, recipe, device, in_flight)
+        total = sum(needed.values())
+        planned.append({**plan, "trials": n, "n_networks": total, "missing": missing, "seconds": round(seconds, 1)})
+    return planned
+
+
+def _members_in(path: Path) -> int:
+    return len(list(path.glob("members/member-*.safetensors")))
+
+
+def _in_words(plan: dict[str, Any]) -> str:
+    row = "{table} {dataset} k={k} {method} d={d}".format(**plan)
+    often = f" for {plan['trials']} trials" if plan["trials"] > 1 else ""
+    left = f"{plan['missing']} to train, roughly {plan['seconds']:.0f} s" if plan["missing"] else "none more to train"
+    return f"{row}: {plan['n_networks']} networks{often}, {left}"
 
 
 def _trials(
@@ -126,6 +170,7 @@ def _trials(
     data_dir: Path | None,
     device: str | None,
     in_flight: int | None,
+    retrain: bool,
 ) -> list[dict[str, Any]]:
     """So many ensembles: trained where they are missing, certified with the paper's bound."""
     from runoff.runs import Run, RunError, locked
@@ -142,16 +187,32 @@ def _trials(
         running.check(settings, data, device)
         path = runs / (row.run if shared or not trial else f"{row.run}-trial{trial}")
         n_seeds = trials if shared else row.n_seeds
+        Run.check_place(path, settings)
         with locked(path):
-            run = Run.create(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
+            run = _opened(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
             if run.manifest["edits"]:
                 raise RunError(f"{path} was edited since, so it is no run of the paper: give other --runs")
             work = work_of(run, data, n_seeds, device, in_flight)
-            train_work(run, work, data, n_seeds)
             alone = shared and trials > 1
+            if n_seeds in run.seeds() and not alone and not retrain and running.foreign(run, work):
+                run.verify()  # its ballots are there, and all that is needed
+            else:
+                train_work(run, work, data, n_seeds, retrain)
             ballots = running.ballots(work, len(data.classes), [trial]) if alone else run.ballots(n_seeds)
             found.append(_certified(row, run, ballots, len(work.jobs)))
     return found
+
+
+def _opened(path: Path, settings: Settings, about: dict[str, Any]) -> Run:
+    """A run of these settings, new or there; if it keeps weights or not is its own business."""
+    from runoff.runs import Run, RunError
+
+    if (path / "manifest.json").exists():
+        about["weights"] = Run.open(path).manifest["dataset"]["weights"]
+    try:
+        return Run.create(path, settings, about)
+    except RunError as error:
+        raise RunError(str(error).replace("give another directory", "give other --runs")) from None
 
 
 def _certified(row: Row, run: Run, ballots: NDArray[Any], n_networks: int) -> dict[str, Any]:
@@ -178,7 +239,7 @@ def _compared(row: Row, found: list[dict[str, Any]], network: str, recipe: str) 
     known = all(ours["seconds"] is not None for ours in runs)
     command = f"runoff reproduce --table {row.table} --dataset {row.dataset} --k {row.k} --method '{row.method}'"
     command += f" --d {row.d}" if row.printed_d else ""
-    command += f" --trials {len(found)}" if several else ""
+    command += f" --trials {len(found)}" if len(found) != row.trials else ""
     command += f" --network {network}" if network != "nin" else ""
     command += f" --recipe {recipe}" if recipe != paper.RECIPES[row.dataset] else ""
     lines = []
@@ -251,5 +312,5 @@ def _write(path: Path, lines: list[dict[str, Any]]) -> None:
 
 
 def _key(line: dict[str, Any]) -> tuple[str, ...]:
-    names = ("table", "dataset", "k", "method", "d", "paper_d", "network", "recipe", "budget")
+    names = ("table", "dataset", "k", "method", "d", "paper_d", "trials", "network", "recipe", "budget")
     return tuple(str(line[name]) for name in names)

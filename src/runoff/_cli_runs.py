@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
 from collections.abc import Iterator, Sequence
@@ -26,24 +25,22 @@ def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[st
     """A dataset by name or path; what is wrong with it as one sentence."""
     from runoff import datasets
 
+    if dataset in datasets.NAMES and classes is not None:
+        raise InputError(f"--classes is for your own data: {dataset} has its own, so leave it out")
     try:
-        return datasets.load(dataset, data_dir, classes=None if dataset in datasets.NAMES else classes)
+        return datasets.load(dataset, data_dir, classes=classes)
     except datasets.IntegrityError as error:
         raise IntegrityFailure(str(error)) from None
     except datasets.MissingError as error:
         raise click.ClickException(str(error)) from None
 
 
-def edits_of(run: Run) -> list[Any]:
-    """What was added and removed since, as the manifest vouches for it."""
-    from runoff import storage
+def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
+    """The dataset that a run was trained on."""
+    from runoff import datasets
 
-    edits = []
-    for name in run.manifest["edits"]:
-        data = storage.checked(run.path, name, run.manifest["files"][name])
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            edits.append((name.removesuffix(".npz").split("-")[-1], file["x"], file["y"]))
-    return edits
+    about = run.manifest["dataset"]
+    return load_dataset(about["given"], data_dir, None if about["given"] in datasets.NAMES else about["classes"])
 
 
 def work_of(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int | None, edits: Any = ()) -> Work:
@@ -51,12 +48,12 @@ def work_of(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int |
     from runoff.torch import running
 
     return running.plan(
-        run.settings, run.partition(), data, [*edits_of(run), *edits], run.path / "members",
+        run.settings, run.partition(), data, [*run.edits(), *edits], run.path / "members",
         n_seeds=n_seeds, device=device, in_flight=in_flight, weights=run.manifest["dataset"]["weights"],
     )  # fmt: skip
 
 
-def train_work(run: Run, work: Work, data: Dataset, n_seeds: int) -> dict[str, Any]:
+def train_work(run: Run, work: Work, data: Dataset, n_seeds: int, retrain: bool) -> dict[str, Any]:
     """Train what is missing of this work. Whoever calls holds the run's lock."""
     from runoff.torch import running
 
@@ -66,14 +63,14 @@ def train_work(run: Run, work: Work, data: Dataset, n_seeds: int) -> dict[str, A
             "vote by the shares of their classes; with fewer parts (--k) each has more.",
             err=True,
         )
-    result = running.train(run, work, data, n_seeds=n_seeds, progress=None)
+    result = running.train(run, work, data, n_seeds=n_seeds, progress=None, retrain=retrain)
     for refusal in result["refused"]:
         click.echo(f"Warning: {refusal}; it votes by the shares of its classes.", err=True)
     return result
 
 
 def tell_result(run: Run, result: dict[str, Any], as_json: bool) -> None:
-    edits = len(run.manifest["edits"])
+    edits = run.n_edits()
     if as_json:
         click.echo(json.dumps({"run": str(run.path), "edits": edits, **result}))
         return
@@ -106,7 +103,7 @@ def tell_plan(
         partition = Partition.make(settings.n_partitions, settings.spread, settings.random_state, key, settings.hash)
         done: list[Any] = []
     else:
-        partition, done = run.partition(), edits_of(run)
+        partition, done = run.partition(), run.edits()
     with tempfile.TemporaryDirectory() as empty:
         folder = out / "members" if (out / "members").is_dir() else Path(empty)
         work = running.plan(

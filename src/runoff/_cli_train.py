@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from runoff import elections
 from runoff._cli_options import training
 from runoff._cli_runs import load_dataset, tell_plan, tell_result, told, train_work, work_of
 
@@ -26,6 +27,12 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "--d", "spread", type=click.IntRange(1), default=1, show_default=True, help="Members of each bucket (FA)."
 )
 @click.option("--n-seeds", type=click.IntRange(1), default=1, show_default=True, help="Networks a member (DPA*).")
+@click.option(
+    "--election",
+    type=click.Choice(elections.NAMES),
+    help="Which one `runoff certify` takes for this run, unless it is told otherwise. Default: runoff. Networks are "
+    "the same.",
+)
 @click.option("--network", default="nin", show_default=True, help="nin or small.")
 @click.option("--recipe", default="paper", show_default=True, help="paper, paper-no-flip or quick.")
 @click.option(
@@ -46,6 +53,7 @@ def train(
     n_partitions: int,
     spread: int,
     n_seeds: int,
+    election: str | None,
     network: str,
     recipe: str,
     classes: int | list[str] | None,
@@ -57,6 +65,7 @@ def train(
     device: str | None,
     in_flight: int | None,
     dry_run: bool,
+    retrain: bool,
     as_json: bool,
 ) -> None:
     """Train an ensemble on DATASET (a name, a .npz file or a folder of images) and score its test inputs.
@@ -88,17 +97,19 @@ def train(
             random_state=random_state,
         )
         running.check(settings, data, device)
+        Run.check_place(out, settings)
+        about = {**running.about(data), "weights": not no_weights, "given": absolute(dataset)}
         if dry_run:
             run = Run.open(out) if (out / "manifest.json").exists() else None
             if run is not None:
-                run.must_be(settings, data.classes)
+                run.must_be(settings, about)
             tell_plan(settings, run, data, out, n_seeds, device, in_flight, as_json)
             return
         with locked(out):
-            about = {**running.about(data), "weights": not no_weights, "given": absolute(dataset)}
             run = Run.create(out, settings, about)
+            run.manifest["election"] = election or run.election
             work = work_of(run, data, n_seeds, device, in_flight)
-            tell_result(run, train_work(run, work, data, n_seeds), as_json)
+            tell_result(run, train_work(run, work, data, n_seeds, retrain), as_json)
 
 
 def absolute(dataset: str) -> str:

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from runoff._cli_options import training
-from runoff._cli_runs import edits_of, load_dataset, tell_plan, tell_result, told, train_work, work_of
+from runoff._cli_runs import dataset_of, tell_plan, tell_result, told, train_work, work_of
 from runoff._files import written_whole
 
 if TYPE_CHECKING:
@@ -20,20 +20,24 @@ if TYPE_CHECKING:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--add", type=click.Path(path_type=Path), help="Samples to add: a .npz file with x and y.")
 @click.option("--remove", type=click.Path(path_type=Path), help="Samples to remove, with their labels: likewise.")
+@click.option("--again", is_flag=True, help="Do the same edits as the last time once more.")
 @training
 def update(
     run: Path,
     add: Path | None,
     remove: Path | None,
+    again: bool,
     data_dir: Path | None,
     device: str | None,
     in_flight: int | None,
     dry_run: bool,
+    retrain: bool,
     as_json: bool,
 ) -> None:
     """Add and remove training samples of a RUN, and train only the members that they reach.
 
-    The result is that of a run on the edited samples. Removing a sample is unlearning it.
+    The result is that of a run on the edited samples. Removing a sample is unlearning it. The same command again does
+    nothing, so that one that was killed can be repeated.
 
     Example: runoff update runs/digits-20 --remove bad.npz
     """
@@ -42,14 +46,14 @@ def update(
     with told():
         if not (run / "manifest.json").exists():
             raise RunError(f"{run} is not a run: it has no manifest.json; make one with `runoff train`")
-        with locked(run):
+        with locked(run, reading=dry_run):
             there = Run.open(run)
-            about = there.manifest["dataset"]
-            data = load_dataset(about["given"], data_dir, about["classes"])
+            there.verify()  # before its members are taken for those of the edited samples
+            data = dataset_of(there, data_dir)
             if data.fingerprint != there.settings.fingerprint:
                 raise RunError(f"{run} was trained on other samples than {there.settings.dataset} holds now")
             edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
-            done = edits_of(there)
+            done = there.edits()
             if done and not there.seeds():  # an update was killed, or failed
                 if edits and not _same(done[-len(edits) :], edits):
                     raise RunError(
@@ -58,8 +62,9 @@ def update(
                 edits = []
             elif not edits:
                 raise RunError("update needs --add or --remove, or both")
-            elif _same(done[-len(edits) :], edits):
-                click.echo(f"Warning: the last edits of {run} are the same; they are done once more.", err=True)
+            elif _same(done[-len(edits) :], edits) and not again:
+                click.echo(f"The last edits of {run} are the same, so they are done; --again repeats them.", err=True)
+                edits = []
             from runoff.torch import running
 
             n_seeds = there.n_seeds
@@ -69,8 +74,9 @@ def update(
                 return
             work = work_of(there, data, n_seeds, device, in_flight, edits)
             if edits:
+                running.check_trainer(there, work, retrain)
                 _commit(there, edits)
-            tell_result(there, train_work(there, work, data, n_seeds), as_json)
+            tell_result(there, train_work(there, work, data, n_seeds, retrain), as_json)
 
 
 def _same(done: list[Any], edits: list[Any]) -> bool:
@@ -103,4 +109,6 @@ def _samples(path: Path) -> tuple[Any, Any]:
         raise RunError(str(error)) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
+    if not len(found["x"]):
+        raise RunError(f"{path} holds no samples: give at least one")
     return found["x"], found["y"]

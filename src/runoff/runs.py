@@ -3,7 +3,7 @@
 | file | |
 | --- | --- |
 | manifest.json | everything the run follows from, versions, device, and the SHA-256 of every file that is complete |
-| key | the hash key, for the owner's eyes |
+| key | the hash key, which follows from the seed |
 | members/ | a safetensors file for each network, with its scores for the test inputs |
 | ballots-SEEDS.npy | the members' ballots, (n_inputs, n_members, n_classes), from that many networks each |
 | labels.npy, spread.npy | of the test inputs; which members learn from each bucket |
@@ -17,6 +17,7 @@ Ballots are all that certificates need, so a run can be handed on without member
 from __future__ import annotations
 
 import errno
+import io
 import json
 import platform
 import time
@@ -30,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import runoff
-from runoff import _files, hashing, storage
+from runoff import _files, _manifests, hashing, storage
 from runoff.partition import Partition
 from runoff.storage import StorageError
 
@@ -38,6 +39,7 @@ FORMAT, VERSION = "runoff run", 1
 MEMBERS, CERTIFICATES, LOCK = "members", "certificates", ".lock"
 KEYS = {"settings": dict, "dataset": dict, "partition": dict, "versions": dict, "edits": list, "files": dict}
 PATIENCE = 5.0  # seconds to wait for another command that is about to end
+NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class RunError(ValueError):
@@ -58,7 +60,7 @@ def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
         path.mkdir(parents=True, exist_ok=True)
         file = (path / LOCK).open("a")
     except OSError as error:
-        if not reading or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+        if not reading or error.errno not in NO_WRITING:
             raise
         with ExitStack() as held:
             with suppress(OSError):
@@ -118,16 +120,14 @@ class Run:
         """A new directory; or the one that is there, if it is of the same settings."""
         if (path / "manifest.json").exists():
             run = cls.open(path)
-            run.must_be(settings, about["classes"])
+            run.must_be(settings, about)
             run.manifest["dataset"]["given"] = about["given"]  # the same samples may have moved
             return run
-        # A kill may have left the key, and files under temporary names.
-        if path.exists() and any(file.name != "key" and not file.name.startswith(".") for file in path.iterdir()):
-            raise RunError(f"{path} holds something else than a run: give another directory")
+        cls.check_place(path, settings)
         path.mkdir(parents=True, exist_ok=True)
         key = hashing.derived_key(settings.random_state)
-        storage.write_key(path, key)
-        storage.sync(path / "key")
+        with _files.written_whole(path / "key", binary=True) as file:
+            file.write(key)
         partition = Partition.make(settings.n_partitions, settings.spread, settings.random_state, key, settings.hash)
         manifest = {
             "format": FORMAT,
@@ -137,12 +137,25 @@ class Run:
             "partition": {"offsets": list(partition.offsets), "fingerprint": partition.fingerprint},
             "versions": {"runoff": runoff.__version__, "numpy": np.__version__, "python": platform.python_version()},
             "n_seeds": 1,
+            "election": "runoff",
             "edits": [],
             "files": {"key": storage.sha256(bytes(key))},
         }
         run = cls(path, manifest)
         run.write_manifest()
         return run
+
+    @staticmethod
+    def check_place(path: Path, settings: Settings) -> None:
+        """Refuse a directory that holds something else than a run. A kill may have left the key and temporary files."""
+        if not path.exists() or (path / "manifest.json").exists():
+            return
+        if not path.is_dir():
+            raise RunError(f"{path} is a file: give another directory")
+        own = [file for file in path.iterdir() if not file.name.startswith(".")]
+        key = hashing.derived_key(settings.random_state)
+        if any(file.name != "key" or not file.is_file() or file.read_bytes() != bytes(key) for file in own):
+            raise RunError(f"{path} holds something else than a run: give another directory")
 
     @classmethod
     def open(cls, path: Path) -> Run:
@@ -153,6 +166,8 @@ class Run:
         for name, kind in KEYS.items():
             if not isinstance(manifest.get(name), kind):
                 raise StorageError(f"{path} does not describe a run: its manifest has no {name}, so it was altered")
+        if (odd := _manifests.odd(manifest)) is not None:
+            raise StorageError(f"{path} does not describe a run: its manifest has an odd {odd}, so it was altered")
         try:
             run = cls(path, manifest)
             fits = run.partition().fingerprint == manifest["partition"]["fingerprint"]
@@ -164,10 +179,11 @@ class Run:
             raise StorageError(f"{path} has a partition that does not match its fingerprint: it was altered")
         return run
 
-    def must_be(self, settings: Settings, classes: Iterable[str]) -> None:
-        """Refuse to go on with other settings or classes than those it was begun with."""
-        ours = {**asdict(self.settings), "classes": self.manifest["dataset"].get("classes")}
-        given = {**asdict(settings), "classes": list(classes)}
+    def must_be(self, settings: Settings, about: dict[str, Any]) -> None:
+        """Refuse to go on with other settings, classes or things to keep than those it was begun with."""
+        kept = ("classes", "weights")
+        ours = {**asdict(self.settings), **{name: self.manifest["dataset"].get(name) for name in kept}}
+        given = {**asdict(settings), **{name: about[name] for name in kept}}
         for name, value in given.items():
             if ours[name] != value:
                 told = f"{name} = {_short(ours[name])}, not {_short(value)}"
@@ -195,11 +211,24 @@ class Run:
         files = self.manifest["files"]
         self.manifest["files"] = {name: digest for name, digest in files.items() if not name.startswith(stale)}
         self.record(*names)
+        self.sweep()
 
-    def settle_seeds(self, n_seeds: int) -> None:
-        """Note how many networks each member is to have, before they are trained: a kill must not lose it."""
-        if n_seeds > self.n_seeds:
-            self.manifest["n_seeds"] = n_seeds
+    def sweep(self) -> None:
+        """Remove ballots and certificates that the manifest no longer vouches for: they are of other networks.
+
+        Only after the manifest is on disk, so that a kill leaves too much, never too little.
+        """
+        ballots = [file for file in self.path.iterdir() if _manifests.BALLOTS.fullmatch(file.name)]
+        folder = self.path / CERTIFICATES
+        rows = [file for file in folder.iterdir() if _manifests.ROWS.fullmatch(file.name)] if folder.is_dir() else []
+        for file in (*ballots, *rows):
+            if str(file.relative_to(self.path)) not in self.manifest["files"]:
+                file.unlink(missing_ok=True)
+
+    def settle(self, n_seeds: int) -> None:
+        """Note how many networks each member is to have, and by what, before they are trained: a kill loses nothing."""
+        self.manifest["n_seeds"] = max(n_seeds, self.n_seeds)
+        if self.manifest != storage.read_manifest(self.path, FORMAT, VERSION):
             self.write_manifest()
 
     @property
@@ -215,6 +244,18 @@ class Run:
         if stale := stale | (set(members) & files.keys()):
             self.manifest["files"] = {name: digest for name, digest in files.items() if name not in stale}
             self.write_manifest()
+            self.sweep()
+
+    def write_text(self, name: str, text: str) -> None:
+        """A file whose content may change: while it does, the manifest does not vouch for it."""
+        if name in self.manifest["files"] and not self._is(name, text.encode()):
+            del self.manifest["files"][name]
+            self.write_manifest()
+        with _files.written_whole(self.path / name) as file:
+            file.write(text)
+
+    def _is(self, name: str, content: bytes) -> bool:
+        return bool(self.manifest["files"][name] == storage.sha256(content))
 
     def write_array(self, name: str, array: NDArray[Any]) -> None:
         """An array file, whole or not at all."""
@@ -242,12 +283,17 @@ class Run:
                 cure = "take it from a copy"
             raise StorageError(f"{error}; {cure}") from None
 
+    @property
+    def election(self) -> str:
+        """Which one its certificates are of, where nothing else is asked for."""
+        return str(self.manifest.get("election", "runoff"))
+
     # -- what it holds -------------------------------------------------------------------------------------------------
 
     def seeds(self) -> list[int]:
         """For how many networks a member there are ballots."""
-        names = [name for name in self.manifest["files"] if name.startswith("ballots-")]
-        return sorted(int(name.removeprefix("ballots-").removesuffix(".npy")) for name in names)
+        found = [_manifests.BALLOTS.fullmatch(name) for name in self.manifest["files"]]
+        return sorted(int(match[1]) for match in found if match)
 
     def ballots(self, n_seeds: int | None = None) -> NDArray[Any]:
         """The members' ballots, memory-mapped, after checking them."""
@@ -258,6 +304,19 @@ class Run:
         if n_seeds not in there:
             raise RunError(f"{self.path} has ballots of {', '.join(map(str, there))} networks a member, not {n_seeds}")
         return self._array(f"ballots-{n_seeds}.npy")
+
+    def edits(self) -> list[tuple[str, NDArray[Any], NDArray[Any]]]:
+        """What was added and removed since, in order, as the manifest vouches for it: "add" or "remove", x and y."""
+        found = []
+        for name in self.manifest["edits"]:
+            data = storage.checked(self.path, name, self.manifest["files"][name])
+            with np.load(io.BytesIO(data), allow_pickle=False) as file:
+                found.append((name.removesuffix(".npz").split("-")[-1], file["x"], file["y"]))
+        return found
+
+    def n_edits(self) -> int:
+        """How many samples were added or removed since."""
+        return sum(len(labels) for _, _, labels in self.edits())
 
     def labels(self) -> NDArray[Any]:
         """The true classes of the test inputs."""

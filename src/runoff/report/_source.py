@@ -196,7 +196,7 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
         shown, note = _pictures(run, data_dir)
         notes += [note] if note else []
     recipe = _recipe(settings.recipe)
-    edits = len(manifest["edits"])
+    edits = run.n_edits()
     facts = (
         ("Dataset", f"{settings.dataset}, {manifest['dataset']['n_train']:,} training samples"),
         ("Fingerprint of the dataset", settings.fingerprint),
@@ -302,8 +302,11 @@ def _classes_option(run: Run) -> list[str]:
 
 def _update_commands(run: Run, path: Path) -> list[str]:
     """One for each edit: the samples are kept in the run."""
-    commands = []
+    commands, before = [], ("", "")
     for name in run.manifest["edits"]:
         what = "add" if name.endswith("-add.npz") else "remove"
-        commands.append(f"runoff update {shlex.quote(str(path))} --{what} {shlex.quote(str(path / name))}")
+        digest = run.manifest["files"][name]
+        again = " --again" if before == (what, digest) else ""
+        before = what, digest
+        commands.append(f"runoff update {shlex.quote(str(path))} --{what} {shlex.quote(str(path / name))}{again}")
     return commands

@@ -100,6 +100,13 @@ class Identities:
     """The identities of the networks of one trainer."""
 
     def __init__(self, trainer: Trainer) -> None:
+        self.told = {  # in words, what networks depend on beside their samples and settings
+            "device": devices.describe(trainer.device),
+            "precision": trainer.precision,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "runoff": runoff.__version__,
+        }
         self._common = [
             FORMAT,
             trainer.recipe.to_dict(),
@@ -115,6 +122,7 @@ class Identities:
             architecture(trainer.network, trainer.shape, trainer.n_classes),
             behaviour(trainer.network, trainer.shape, trainer.n_classes),
         ]
+        self.told["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
 
     def of(self, job: Job) -> str:
         """A digest of all that this network follows from."""
@@ -165,6 +173,10 @@ class Checkpoints:
     def file(self, member: int, seed: int) -> Path:
         """Where a network is kept."""
         return self.path / f"member-{member:06d}-seed-{seed:04d}.safetensors"
+
+    def files(self, member: int) -> list[Path]:
+        """Where the networks of a member are kept that are there."""
+        return sorted(self.path.glob(f"member-{member:06d}-seed-*.safetensors"))
 
     def get(self, job: Job, identity: str, asked: str | None) -> Trained | None:
         """A network, if it is there and the same; one of another identity is trained again and written over.

@@ -203,11 +203,15 @@ def network_in_network(shape: Shape, n_classes: int) -> nn.Module:
     """For images of any size from 4 x 4 up."""
     if len(shape) != 3:
         raise ValueError(f"network 'nin' is for images, got rows of {shape[0]} numbers: use network='small'")
+    if min(shape[1:]) < 4:
+        raise ValueError(f"network 'nin' is for images from 4 x 4 up, got {shape[1]} x {shape[2]}: enlarge them")
     return NetworkInNetwork(shape[0], n_classes)
 
 
 def small(shape: Shape, n_classes: int) -> nn.Module:
-    """For images and rows of numbers."""
+    """For images of any size from 4 x 4 up, and rows of numbers."""
+    if len(shape) == 3 and min(shape[1:]) < 4:
+        raise ValueError(f"network 'small' is for images from 4 x 4 up, got {shape[1]} x {shape[2]}: enlarge them")
     return SmallNetwork(shape, n_classes)
 
 

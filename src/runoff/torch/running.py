@@ -22,10 +22,12 @@ from runoff.runs import Run, RunError, Settings
 from runoff.samples import Dense, Resized, Rows, Samples
 from runoff.torch import devices, inputs, networks
 from runoff.torch._progress import shown
+from runoff.torch.building import build
 from runoff.torch.checkpoints import Checkpoints, Identities
 from runoff.torch.classifier import averaged
 from runoff.torch.jobs import Job, array_digest, compact
 from runoff.torch.recipes import Recipe
+from runoff.torch.slots import INPUTS
 from runoff.torch.trainer import Trainer
 
 if TYPE_CHECKING:
@@ -42,11 +44,13 @@ def settings_for(dataset: Dataset, name: str, recipe: Recipe, **given: Any) -> S
 
 def check(settings: Settings, dataset: Dataset, device: Any) -> None:
     """Refuse what cannot be trained before anything is written."""
-    networks.get(settings.network)
+    networks.get(settings.network)  # whether there is such a one, first
     devices.find(device)
-    inputs.suits(Recipe.from_dict(settings.recipe), _arranged(dataset.x_train[:1]))
+    images = _arranged(dataset.x_train[:1])
+    inputs.suits(Recipe.from_dict(settings.recipe), images)
     if len(dataset.classes) < 2:
         raise RunError(f"{dataset.name} must have at least 2 classes, got {len(dataset.classes)}")
+    build(networks.get(settings.network), images.shape[1:], len(dataset.classes), np.random.SeedSequence(0))
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
@@ -73,6 +77,7 @@ class Work:
     missing: list[Job]
     asked: NDArray[Any]
     store: Checkpoints
+    told: dict[str, str]  # what networks follow from beside samples and settings: see Identities.told
 
     def steps(self) -> int:
         """How many are still to be taken."""
@@ -82,14 +87,20 @@ class Work:
         """A rough guess of the time that they take: a few steps are tried on a CPU; on a GPU, as measured on one."""
         if not self.missing:
             return 0.0
-        if self.trainer.device.type == "cpu":
-            return self.steps() * self.trainer.try_steps(self.missing[0]) / self.trainer.workers()
-        recipe, shape = self.trainer.recipe, self.trainer.shape
-        pixels = shape[0] * shape[1] if len(shape) == 3 else 1
-        return START_SECONDS + sum(
-            recipe.steps_of(n) * max(SECONDS_A_STEP, recipe.batch_of(n) * pixels * SECONDS_A_PIXEL)
-            for n in (len(job.rows) for job in self.missing)
-        )
+        return guess(self.trainer, self.missing[0], [len(job.rows) for job in self.missing], self.asked)
+
+
+def guess(trainer: Trainer, like: Job, sizes: Iterable[int], asked: NDArray[Any]) -> float:
+    """Seconds to train networks with so many samples each, roughly, and to ask them: tried on a CPU with such a job."""
+    recipe, shape = trainer.recipe, trainer.shape
+    if trainer.device.type == "cpu":
+        step, block = trainer.try_out(like, asked)
+        blocks = -(-len(asked) // INPUTS["cpu"])
+        return sum(recipe.steps_of(n) * step + blocks * block for n in sizes) / trainer.workers()
+    pixels = shape[0] * shape[1] if len(shape) == 3 else 1
+    return START_SECONDS + sum(
+        recipe.steps_of(n) * max(SECONDS_A_STEP, recipe.batch_of(n) * pixels * SECONDS_A_PIXEL) for n in sizes
+    )
 
 
 def plan(
@@ -124,7 +135,7 @@ def plan(
     store = Checkpoints(folder, weights=weights)
     names = {(job.member, job.seed): identities.of(job) for job in jobs}
     missing = [job for job in jobs if not store.has(job, names[job.member, job.seed], digest)]
-    return Work(trainer, partition, rows, labels, jobs, names, missing, asked, store)
+    return Work(trainer, partition, rows, labels, jobs, names, missing, asked, store, identities.told)
 
 
 def edited(dataset: Dataset, edits: list[tuple[str, NDArray[Any], NDArray[Any]]]) -> tuple[Samples, NDArray[np.int64]]:
@@ -174,12 +185,39 @@ def _found(x: NDArray[Any], y: NDArray[Any], images: NDArray[Any], labels: NDArr
     return found
 
 
-def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: bool | None) -> dict[str, Any]:
-    """Train what is missing, then write ballots, labels and spread. Interrupted at any point, the next call goes on."""
+def foreign(run: Run, work: Work) -> str | None:
+    """How what is here differs from what trained a run's networks, so that none of them would come out the same."""
+    before = run.manifest.get("trained_by")
+    if not isinstance(before, dict) or before == work.told:
+        return None
+    name = next(name for name in (*work.told, *before) if before.get(name) != work.told.get(name))
+    if name == "code":
+        return "another version of the code that trains"
+    return f"{name} {before.get(name)}, not {work.told.get(name)}"
+
+
+def check_trainer(run: Run, work: Work, retrain: bool) -> None:
+    """Refuse to train a run anew without being asked to."""
+    if (other := foreign(run, work)) is not None and not retrain:
+        raise RunError(
+            f"{run.path} was trained with {other}, so all of it would have to be trained anew: go on where it was "
+            "trained, give another directory, or use --retrain"
+        )
+
+
+def train(
+    run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: bool | None, retrain: bool = False
+) -> dict[str, Any]:
+    """Train what is missing, then write ballots, labels and spread. Interrupted at any point, the next call goes on.
+
+    Networks that would come out otherwise here are left alone unless `retrain`: then all of them are trained anew.
+    """
     started = time.perf_counter()
+    check_trainer(run, work, retrain)
+    run.manifest["trained_by"] = dict(work.told)  # in the next write of the manifest, before any network is
     for leftover in _files.leftovers(work.store.path):  # of a kill
         leftover.unlink(missing_ok=True)
-    run.settle_seeds(n_seeds)
+    run.settle(n_seeds)
     work = replace(work, missing=[job for job in work.jobs if job in work.missing or _altered(run, work, job)])
     if work.missing:  # what rests on them is of other networks
         run.forget(min(job.seed for job in work.missing), [_name(run, work, job) for job in work.missing])
@@ -197,18 +235,24 @@ def train(run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: boo
     if work.missing:
         timings["training"] = round(timings["training"] + took, 3)
         timings["timed"] += len(work.missing)
-    with _files.written_whole(run.path / "timings.json") as file:
-        json.dump(timings, file, indent=1)
+    run.write_text("timings.json", json.dumps(timings, indent=1))
     run.manifest["device"] = devices.describe(work.trainer.device)
     run.manifest["precision"] = work.trainer.precision
     run.manifest["versions"] |= {"torch": torch.__version__, "python": platform.python_version()}
     run.manifest["member_sizes"] = [len(own) for own in work.rows]
     run.manifest["n_seeds"] = max(n_seeds, *run.seeds(), 1)
     made, files = f"ballots-{n_seeds}.npy", run.manifest["files"]
-    stale = ["timings.json"]
+    stale: list[str] = []
     if files.get(made) != storage.sha256((run.path / made).read_bytes()):  # certificates of other ballots
         stale += [f for f in files if f.startswith("certificates/") and Path(f).stem.endswith(f"-{n_seeds}")]
-    run.replace([made, "labels.npy", "spread.npy", *(_name(run, work, job) for job in work.jobs)], *stale)
+    # Members whose samples are of one class by now have no network; those that they had are of other samples.
+    with_one = {job.member for job in work.jobs}
+    gone = [file for m in range(len(work.rows)) if m not in with_one for file in work.store.files(m)]
+    stale += [str(file.relative_to(run.path)) for file in gone]
+    vouched = [made, "labels.npy", "spread.npy", "timings.json", *(_name(run, work, job) for job in work.jobs)]
+    run.replace(vouched, *stale)
+    for file in gone:
+        file.unlink(missing_ok=True)
     return {"trained": len(work.missing), "found": found, "seconds": round(took, 3), "refused": refused}
 
 
@@ -224,7 +268,11 @@ def _altered(run: Run, work: Work, job: Job) -> bool:
 
 def _timings(run: Run) -> dict[str, Any]:
     try:
-        timings = json.loads((run.path / "timings.json").read_text())
+        digest = run.manifest["files"].get("timings.json")
+        written = (run.path / "timings.json").read_bytes()
+        if digest is not None and digest != storage.sha256(written):  # of no use
+            raise ValueError
+        timings = json.loads(written)
         return {
             "networks": dict(timings["networks"]),  # seconds of each, beside others
             "training": float(timings["training"]),  # seconds of all that commands which came to their end trained,

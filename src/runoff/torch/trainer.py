@@ -25,7 +25,7 @@ from runoff.torch.jobs import Job, array_digest
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
 from runoff.torch.results import Ending, Trained, naming, to_host, trained
-from runoff.torch.slots import Slot
+from runoff.torch.slots import INPUTS, Prepared, Slot
 
 IN_FLIGHT = 6  # networks at a time on a GPU, if memory allows: more gain nothing
 LITTLE = 16  # samples in a step that only sets things up
@@ -99,16 +99,29 @@ class Trainer:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return self.in_flight or cores
 
-    def try_steps(self, job: Job) -> float:
-        """Seconds that a step of a network takes on the CPU, from a few."""
-        with devices.repeatable(self.precision, self.device), own_numbers(0):
-            slot = self._slot()
-            slot.load(slot.prepare(job))
-            slot.advance()
-            started, n = time.perf_counter(), min(3, slot.steps - 1)
+    def try_out(self, job: Job, inputs: NDArray[Any]) -> tuple[float, float]:
+        """Seconds for a step of a network on the CPU, and for a block of inputs, beside as many others as usual."""
+        block = torch.from_numpy(np.ascontiguousarray(inputs[: INPUTS["cpu"]]))
+
+        def tried(slot: Slot, prepared: Prepared) -> tuple[float, float]:
+            torch.set_num_threads(1)
+            slot.load(prepared)
+            slot.advance()  # libraries set themselves up
+            slot.load(prepared)
+            started, n = time.perf_counter(), min(3, slot.steps)
             for _ in range(n):
                 slot.advance()
-            return (time.perf_counter() - started) / max(1, n)
+            trained = time.perf_counter()
+            slot.score(block)
+            return (trained - started) / n, time.perf_counter() - trained
+
+        with devices.repeatable(self.precision, self.device), own_numbers(0):
+            slots = [self._slot() for _ in range(self.workers())]
+            prepared = [slot.prepare(job) for slot in slots]
+            with ThreadPoolExecutor(len(slots)) as pool:
+                found = list(pool.map(tried, slots, prepared))
+        steps, blocks = zip(*found, strict=True)
+        return sum(steps) / len(steps), sum(blocks) / len(blocks)
 
     @torch.inference_mode(False)
     def _slot(self) -> Slot:

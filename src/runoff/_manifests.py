@@ -1,0 +1,34 @@
+"""What the manifest of a run may say, so that a damaged one is refused in one sentence."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from runoff import elections
+
+BALLOTS = re.compile(r"ballots-([1-9]\d{0,8})\.npy")
+ROWS = re.compile(r"[a-z]+-[a-z]+-\d+\.(csv|parquet)")  # as `runoff certify` names them
+EDIT = re.compile(r"edits/\d{6,}-(add|remove)\.npz")
+
+
+def odd(manifest: dict[str, Any]) -> str | None:
+    """What in a manifest cannot be: a name, or nothing."""
+    settings, dataset, files = manifest["settings"], manifest["dataset"], manifest["files"]
+
+    def is_number(value: Any, least: int) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+    numbers = {"n_partitions": 1, "spread": 1, "random_state": 0}
+    sound = {
+        **{name: is_number(settings.get(name), least) for name, least in numbers.items() if name in settings},
+        "n_seeds": is_number(manifest.get("n_seeds", 1), 1),
+        "given": isinstance(dataset.get("given"), str),
+        "weights": isinstance(dataset.get("weights"), bool),
+        "classes": isinstance(dataset.get("classes"), list) and all(isinstance(c, str) for c in dataset["classes"]),
+        "file": all(isinstance(digest, str) for digest in files.values())
+        and all(BALLOTS.fullmatch(name) for name in files if name.startswith("ballots")),
+        "edit": all(isinstance(name, str) and EDIT.fullmatch(name) and name in files for name in manifest["edits"]),
+        "election": manifest.get("election", "runoff") in elections.NAMES,
+    }
+    return next((name for name, good in sound.items() if not good), None)
