@@ -59,13 +59,20 @@ def fetch(
             job.run()
         except DownloadError as error:
             left = list(zip(archives, urls, strict=True))[len(done) :]
-            absent = ", ".join(f"{a} from {u}" for a, u in left if a is archive or not (folder / a.file).exists())
+            absent = ", ".join(f"{a} from {u}" for a, u in left if a is archive or not _is_there(folder / a.file))
             raise DownloadError(
                 f"{error}; run the command again, or put {absent} into {folder} and run: "
                 f"{command('check', name, data_dir)}"
             ) from None
         done.append(job.target)
     return done
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that the system does not take
+        return False
 
 
 def _checked_base(url_base: str | None) -> bool:
