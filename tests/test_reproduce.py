@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from itertools import count
 from types import SimpleNamespace
 
@@ -206,6 +207,22 @@ def test_runs_of_another_machine_are_read_and_not_trained_anew(tiny, tmp_path, m
     assert {f: f.read_bytes() for f in tmp_path.glob("*/members/*")} == members
     (tmp_path / "cifar10-k4-d1" / "ballots-1.npy").write_bytes(b"")
     assert run("reproduce", "--table", "T3", *options).exit_code == 4
+
+
+def test_trials_and_runs_without_members_of_another_machine(tiny, tmp_path, monkeypatch):  # noqa: ARG001
+    monkeypatch.setattr(paper, "SIZES", {"cifar10": (1437, 360, (8, 8, 1), 10)})
+    options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path, "--table", "T3")
+    there = json.loads(run("reproduce", *options, "--trials", 2, "--json").stdout)
+    assert run("reproduce", *options).exit_code == 0
+    monkeypatch.setattr("runoff.torch.devices.describe", lambda _: "a laptop")
+    assert json.loads(run("reproduce", *options, "--trials", 2, "--json").stdout) == there
+    shutil.rmtree(tmp_path / "cifar10-k4-d1" / "members")
+    assert run("reproduce", *options).exit_code == 0  # ballots are all it needs
+    assert [plan["missing"] for plan in json.loads(run("reproduce", *options, "--dry-run", "--json").stdout)] == [0, 0]
+    result = run("reproduce", *options, "--trials", 2)
+    assert result.exit_code == 2
+    assert "are not there, or changed" in result.stderr
+    assert run("reproduce", *options[:2], "--recipe", "nonsense", "--dry-run").exit_code == 2
 
 
 def test_other_networks_want_other_runs(tiny, tmp_path):  # noqa: ARG001

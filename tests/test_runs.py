@@ -628,3 +628,64 @@ def test_images_that_are_too_small_and_edits_of_nothing(tmp_path, done):
     result = run("update", done, "--add", tmp_path / "none.npz")
     assert result.exit_code == 2
     assert "holds no samples" in result.stderr
+
+
+def test_networks_of_other_samples_or_other_code_do_not_stay(twice, tmp_path, monkeypatch):
+    members = twice / "members"
+    shutil.copy(members / "member-000003-seed-0001.safetensors", members / "member-000003-seed-0007.safetensors")
+    for folder in (twice, twice / "certificates"):  # as kills leave them
+        folder.mkdir(exist_ok=True)
+        (folder / ".ballots-1.npy.abcdefgh.runoff-tmp").touch()
+    assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 0
+    assert len(list(members.iterdir())) == 10
+    assert not list(twice.glob("**/*.runoff-tmp"))
+    monkeypatch.setattr(checkpoints, "sources", lambda: "other")
+    assert run("train", "digits", *SMALL, "--retrain", "--out", twice).exit_code == 0
+    assert sorted(f.name[-16:-12] for f in members.iterdir()) == ["0000"] * 5
+    opened = Run.open(twice)
+    opened.verify()
+    assert opened.seeds() == [1]
+    assert len([name for name in opened.manifest["files"] if name.startswith("members/")]) == 5
+    timings = json.loads((twice / "timings.json").read_text())
+    assert timings["timed"] == len(timings["networks"]) == 5  # not of those before, too
+
+
+def test_an_update_that_was_killed_is_not_finished_with_fewer_networks(twice, tmp_path, monkeypatch):
+    def killed(*_):
+        raise SystemExit(9)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "_write_ballots", killed)
+        assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 9
+    result = run("train", "digits", *SMALL, "--out", twice)
+    assert result.exit_code == 2
+    assert "finish it first with `runoff update" in result.stderr
+    assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
+    assert run("certify", twice).exit_code == 0
+
+
+def test_runs_that_do_not_say_what_trained_them(twice, monkeypatch):
+    assert run("certify", twice).exit_code == 0
+    manifest = json.loads((twice / "manifest.json").read_text())
+    del manifest["trained_by"], manifest["election"], manifest["files"]["timings.json"]
+    (twice / "manifest.json").write_text(json.dumps(manifest))
+    before = files(twice)
+    command = ("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice, "--json")
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "sources", lambda: "other")
+        result = run(*command)
+        assert result.exit_code == 2
+        assert "another version of the code that trains" in result.stderr
+        assert files(twice) == before
+    assert json.loads(run(*command).stdout)["trained"] == 0
+    assert Run.open(twice).manifest["trained_by"]["code"]
+
+
+def test_what_is_refused_does_not_harm_a_run_without_members(done, tmp_path, monkeypatch):
+    slim = tmp_path / "slim"
+    shutil.copytree(done, slim, ignore=shutil.ignore_patterns("members"))
+    monkeypatch.setattr(checkpoints, "sources", lambda: "other")
+    assert run("train", "digits", *SMALL, "--d", 2, "--out", slim).exit_code == 2
+    assert run("certify", slim).exit_code == 0
+    (slim / "members").mkdir()
+    assert run("certify", slim).exit_code == 0

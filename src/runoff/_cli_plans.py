@@ -30,10 +30,10 @@ def _pace(
     import numpy as np
 
     from runoff.members import seeds_of
-    from runoff.torch import RECIPES, Job, Trainer, networks, running
+    from runoff.torch import Job, Trainer, networks, recipes, running
 
     n_samples, n_inputs, shape, n_classes = paper.SIZES[dataset]
-    trainer = Trainer(networks.get(network), RECIPES[recipe], shape, n_classes, device=device, in_flight=in_flight)
+    trainer = Trainer(networks.get(network), recipes.get(recipe), shape, n_classes, device=device, in_flight=in_flight)
     draws, n = np.random.default_rng(0), round(n_samples / k)
     images = draws.integers(0, 256, (n, *shape), dtype=np.uint8)
     labels = draws.integers(0, n_classes, n)

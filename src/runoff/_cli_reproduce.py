@@ -138,7 +138,7 @@ def _planned(
             needed = {row.run: row.k * n}
         missing = 0
         for name, networks in needed.items():
-            there = counted.setdefault(name, _members_in(runs / name))
+            there = counted.setdefault(name, _networks_in(runs / name, row.k * row.spread))
             missing += max(0, networks - there)
             counted[name] = max(networks, there)
         names = ("table", "dataset", "k", "method", "d")
@@ -149,8 +149,14 @@ def _planned(
     return planned
 
 
-def _members_in(path: Path) -> int:
-    return len(list(path.glob("members/member-*.safetensors")))
+def _networks_in(path: Path, n_members: int) -> int:
+    """As many as a run has, or had when its ballots were made."""
+    from runoff.runs import Run
+
+    if not (path / "manifest.json").exists():
+        return 0
+    seeds = Run.open(path).seeds()
+    return max(len(list(path.glob("members/member-*.safetensors"))), n_members * max(seeds, default=0))
 
 
 def _in_words(plan: dict[str, Any]) -> str:
@@ -194,11 +200,12 @@ def _trials(
                 raise RunError(f"{path} was edited since, so it is no run of the paper: give other --runs")
             work = work_of(run, data, n_seeds, device, in_flight)
             alone = shared and trials > 1
-            if n_seeds in run.seeds() and not alone and not retrain and running.foreign(run, work):
-                run.verify()  # its ballots are there, and all that is needed
+            kept = n_seeds in run.seeds() and not retrain and running.foreign(run, work) is not None
+            if kept:
+                run.verify()  # what is needed is there
             else:
                 train_work(run, work, data, n_seeds, retrain)
-            ballots = running.ballots(work, len(data.classes), [trial]) if alone else run.ballots(n_seeds)
+            ballots = running.ballots(work, len(data.classes), [trial], as_kept=kept) if alone else run.ballots(n_seeds)
             found.append(_certified(row, run, ballots, len(work.jobs)))
     return found
 

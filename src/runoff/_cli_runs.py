@@ -53,8 +53,10 @@ def work_of(run: Run, data: Dataset, n_seeds: int, device: Any, in_flight: int |
     )  # fmt: skip
 
 
-def train_work(run: Run, work: Work, data: Dataset, n_seeds: int, retrain: bool) -> dict[str, Any]:
-    """Train what is missing of this work. Whoever calls holds the run's lock."""
+def train_work(
+    run: Run, work: Work, data: Dataset, n_seeds: int, retrain: bool, *, only: bool = False
+) -> dict[str, Any]:
+    """Train what is missing of this work, and keep it `only`. Whoever calls holds the run's lock."""
     from runoff.torch import running
 
     if lone := len(work.rows) - len({job.member for job in work.jobs}):
@@ -63,7 +65,7 @@ def train_work(run: Run, work: Work, data: Dataset, n_seeds: int, retrain: bool)
             "vote by the shares of their classes; with fewer parts (--k) each has more.",
             err=True,
         )
-    result = running.train(run, work, data, n_seeds=n_seeds, progress=None, retrain=retrain)
+    result = running.train(run, work, data, n_seeds=n_seeds, progress=None, retrain=retrain, only=only)
     for refusal in result["refused"]:
         click.echo(f"Warning: {refusal}; it votes by the shares of its classes.", err=True)
     return result

@@ -108,6 +108,8 @@ def train(
         with locked(out):
             run = Run.create(out, settings, about)
             run.manifest["election"] = election or run.election
+            if run.manifest["edits"] and not run.seeds() and n_seeds < run.n_seeds:
+                raise run.unfinished()
             work = work_of(run, data, n_seeds, device, in_flight)
             tell_result(run, train_work(run, work, data, n_seeds, retrain), as_json)
 

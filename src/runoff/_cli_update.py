@@ -56,19 +56,18 @@ def update(
             done = there.edits()
             if done and not there.seeds():  # an update was killed, or failed
                 if edits and not _same(done[-len(edits) :], edits):
-                    raise RunError(
-                        f"{run} has an update that is not finished: finish it first with `runoff update {run}`"
-                    )
+                    raise there.unfinished()
                 edits = []
             elif not edits:
                 raise RunError("update needs --add or --remove, or both")
             elif _same(done[-len(edits) :], edits) and not again:
                 click.echo(f"The last edits of {run} are the same, so they are done; --again repeats them.", err=True)
                 edits = []
+            from runoff.torch import edits as of_samples
             from runoff.torch import running
 
             n_seeds = there.n_seeds
-            running.edited(data, [*done, *edits])  # whether they can be done
+            of_samples.edited(data, [*done, *edits])  # whether they can be done
             if dry_run:
                 tell_plan(there.settings, there, data, run, n_seeds, device, in_flight, as_json, edits)
                 return
@@ -76,7 +75,7 @@ def update(
             if edits:
                 running.check_trainer(there, work, retrain)
                 _commit(there, edits)
-            tell_result(there, train_work(there, work, data, n_seeds, retrain), as_json)
+            tell_result(there, train_work(there, work, data, n_seeds, retrain, only=True), as_json)
 
 
 def _same(done: list[Any], edits: list[Any]) -> bool:

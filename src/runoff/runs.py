@@ -214,15 +214,16 @@ class Run:
         self.sweep()
 
     def sweep(self) -> None:
-        """Remove ballots and certificates that the manifest no longer vouches for: they are of other networks.
+        """Remove ballots and certificates that the manifest no longer vouches for, and what kills left of such files.
 
-        Only after the manifest is on disk, so that a kill leaves too much, never too little.
+        They are of other networks. Only when the manifest is on disk, so that a kill leaves too much, never too little.
         """
-        ballots = [file for file in self.path.iterdir() if _manifests.BALLOTS.fullmatch(file.name)]
-        folder = self.path / CERTIFICATES
-        rows = [file for file in folder.iterdir() if _manifests.ROWS.fullmatch(file.name)] if folder.is_dir() else []
-        for file in (*ballots, *rows):
-            if str(file.relative_to(self.path)) not in self.manifest["files"]:
+        for folder, ours in ((self.path, _manifests.BALLOTS), (self.path / CERTIFICATES, _manifests.ROWS)):
+            if not folder.is_dir():
+                continue
+            stale = [file for file in folder.iterdir() if ours.fullmatch(file.name)]
+            stale = [file for file in stale if str(file.relative_to(self.path)) not in self.manifest["files"]]
+            for file in (*stale, *_files.leftovers(folder)):
                 file.unlink(missing_ok=True)
 
     def settle(self, n_seeds: int) -> None:
@@ -266,7 +267,7 @@ class Run:
 
         members/ may be left out as a whole, and certificates may be removed: they can be made again.
         """
-        slim = not (self.path / MEMBERS).exists()
+        slim = next((self.path / MEMBERS).glob("member-*"), None) is None
         for name in self.manifest["files"]:
             made = name.startswith(f"{CERTIFICATES}/") and not (self.path / name).exists()
             if not made and not (slim and name.startswith(f"{MEMBERS}/")):
@@ -313,6 +314,12 @@ class Run:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 found.append((name.removesuffix(".npz").split("-")[-1], file["x"], file["y"]))
         return found
+
+    def unfinished(self) -> RunError:
+        """What is said of an update that was killed, or failed."""
+        return RunError(
+            f"{self.path} has an update that is not finished: finish it first with `runoff update {self.path}`"
+        )
 
     def n_edits(self) -> int:
         """How many samples were added or removed since."""

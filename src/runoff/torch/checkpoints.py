@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
+import re
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -31,6 +32,7 @@ from runoff.torch.trainer import Trainer
 
 FORMAT = "runoff network 1"
 SCORES = "runoff:scores"  # beside the weights, where inputs were given
+FILE = re.compile(r"member-(\d{6,})-seed-(\d{4,})\.safetensors")
 
 
 class CheckpointError(StorageError):
@@ -166,28 +168,32 @@ class Checkpoints:
     precision. Whoever can write to the directory can change predictions; what is read is never executed.
     """
 
-    def __init__(self, path: str | Path, *, weights: bool = True, half: bool = False) -> None:
+    def __init__(self, path: str | Path, *, weights: bool = True, half: bool = False, make: bool = True) -> None:
         self.path, self.weights, self.half = Path(path), weights, half
-        self.path.mkdir(parents=True, exist_ok=True)
+        if make:
+            self.path.mkdir(parents=True, exist_ok=True)
 
     def file(self, member: int, seed: int) -> Path:
         """Where a network is kept."""
         return self.path / f"member-{member:06d}-seed-{seed:04d}.safetensors"
 
-    def files(self, member: int) -> list[Path]:
-        """Where the networks of a member are kept that are there."""
-        return sorted(self.path.glob(f"member-{member:06d}-seed-*.safetensors"))
+    def there(self) -> dict[tuple[int, int], Path]:
+        """All networks that are kept, by member and seed."""
+        files = list(self.path.iterdir()) if self.path.is_dir() else []
+        found = [(FILE.fullmatch(file.name), file) for file in files]
+        return {(int(match[1]), int(match[2])): file for match, file in found if match}
 
-    def get(self, job: Job, identity: str, asked: str | None) -> Trained | None:
+    def get(self, job: Job, identity: str | None, asked: str | None) -> Trained | None:
         """A network, if it is there and the same; one of another identity is trained again and written over.
 
+        Without an identity, whichever is there, for whoever knows from elsewhere that it is the right one.
         Its scores come along only if they are for these inputs.
         """
         file = self.file(job.member, job.seed)
         if not file.exists():
             return None
         metadata, state = read(file)
-        if metadata.get("identity") != identity:
+        if identity is not None and metadata.get("identity") != identity:
             return None
         scores = state.pop(SCORES, None)
         if metadata.get("asked") != (asked or ""):
@@ -239,6 +245,7 @@ class Checkpoints:
             "refused": trained.refused or "",
             "seconds": f"{trained.seconds:.3f}",
         }
+        self.path.mkdir(parents=True, exist_ok=True)
         with written_whole(self.file(trained.member, trained.seed), binary=True) as file:
             file.write(save(state, metadata))
         return trained

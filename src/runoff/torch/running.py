@@ -19,12 +19,13 @@ from runoff.ballots import points
 from runoff.datasets import Dataset
 from runoff.members import seeds_of
 from runoff.runs import Run, RunError, Settings
-from runoff.samples import Dense, Resized, Rows, Samples
+from runoff.samples import Rows
 from runoff.torch import devices, inputs, networks
 from runoff.torch._progress import shown
 from runoff.torch.building import build
 from runoff.torch.checkpoints import Checkpoints, Identities
 from runoff.torch.classifier import averaged
+from runoff.torch.edits import arranged, edited
 from runoff.torch.jobs import Job, array_digest, compact
 from runoff.torch.recipes import Recipe
 from runoff.torch.slots import INPUTS
@@ -46,7 +47,7 @@ def check(settings: Settings, dataset: Dataset, device: Any) -> None:
     """Refuse what cannot be trained before anything is written."""
     networks.get(settings.network)  # whether there is such a one, first
     devices.find(device)
-    images = _arranged(dataset.x_train[:1])
+    images = arranged(dataset.x_train[:1])
     inputs.suits(Recipe.from_dict(settings.recipe), images)
     if len(dataset.classes) < 2:
         raise RunError(f"{dataset.name} must have at least 2 classes, got {len(dataset.classes)}")
@@ -117,7 +118,7 @@ def plan(
 ) -> Work:
     """What a run needs, what is there already, and what is missing."""
     samples, labels = edited(dataset, edits)
-    recipe = Recipe.from_dict(run_settings.recipe)
+    recipe = _recipe(run_settings)
     array = samples.data
     inputs.suits(recipe, array)
     shape, n_classes = array.shape[1:], len(dataset.classes)
@@ -130,70 +131,37 @@ def plan(
         if len(np.unique(labels[own])) > 1
         for s, source in enumerate(seeds_of(run_settings.random_state, m, n_seeds))
     ]
-    asked = compact(_arranged(dataset.x_test))
+    asked = compact(arranged(dataset.x_test))
     identities, digest = Identities(trainer), array_digest(asked)
-    store = Checkpoints(folder, weights=weights)
+    store = Checkpoints(folder, weights=weights, make=False)
     names = {(job.member, job.seed): identities.of(job) for job in jobs}
     missing = [job for job in jobs if not store.has(job, names[job.member, job.seed], digest)]
     return Work(trainer, partition, rows, labels, jobs, names, missing, asked, store, identities.told)
 
 
-def edited(dataset: Dataset, edits: list[tuple[str, NDArray[Any], NDArray[Any]]]) -> tuple[Samples, NDArray[np.int64]]:
-    """A dataset's training samples after edits, in order: ("add" or "remove", images, labels)."""
-    x, y = dataset.x_train, dataset.y_train
-    if dataset.original_digests is not None and dataset.original_sums is not None:
-        if edits:
-            raise RunError(
-                f"{dataset.name} was resized, so its samples cannot be edited: edit the images and train anew"
-            )
-        return Resized(_arranged(x), dataset.original_digests, dataset.original_sums), y
-    for what, images, labels in edits:
-        if images.shape[1:] != x.shape[1:] or images.dtype != x.dtype or labels.shape != (len(images),):
-            raise RunError(
-                f"samples to {what} must be like those of {dataset.name}, {x.dtype} {x.shape[1:]} with a label each, "
-                f"got {images.dtype} {images.shape[1:]} and labels of shape {labels.shape}"
-            )
-        if labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < len(dataset.classes))).all():
-            raise RunError(f"labels to {what} must be classes 0 to {len(dataset.classes) - 1}")
-        if what == "add":
-            x, y = np.concatenate([x, images]), np.concatenate([y, labels.astype(np.int64)])
-        else:
-            keep = np.ones(len(x), bool)
-            keep[_found(x, y, images, labels)] = False
-            x, y = x[keep], y[keep]
-    return Dense(_arranged(x)), y
-
-
-def _arranged(x: NDArray[Any]) -> NDArray[Any]:
-    """As TorchClassifier sees images, so that both hash alike."""
-    return inputs.images(x, torch.device("cpu"))
-
-
-def _found(x: NDArray[Any], y: NDArray[Any], images: NDArray[Any], labels: NDArray[Any]) -> list[int]:
-    """Where these samples stand, each copy once."""
-    places: dict[tuple[bytes, int], list[int]] = {}
-    wanted = {image.tobytes() for image in images}
-    for i, image in enumerate(x):
-        if (content := image.tobytes()) in wanted:
-            places.setdefault((content, int(y[i])), []).append(i)
-    found = []
-    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
-        left = places.get((image.tobytes(), int(label)))
-        if not left:
-            raise RunError(f"sample {i} to remove (label {label}) is not a training sample, or not that often")
-        found.append(left.pop())
-    return found
+def _recipe(settings: Settings) -> Recipe:
+    try:
+        return Recipe.from_dict(settings.recipe)
+    except (TypeError, OverflowError) as error:
+        raise storage.StorageError(f"the run's recipe is none ({error}): its manifest was altered") from None
 
 
 def foreign(run: Run, work: Work) -> str | None:
     """How what is here differs from what trained a run's networks, so that none of them would come out the same."""
+    code = "another version of the code that trains"
     before = run.manifest.get("trained_by")
-    if not isinstance(before, dict) or before == work.told:
-        return None
-    name = next(name for name in (*work.told, *before) if before.get(name) != work.told.get(name))
-    if name == "code":
-        return "another version of the code that trains"
-    return f"{name} {before.get(name)}, not {work.told.get(name)}"
+    if not isinstance(before, dict):  # by a version that did not note it
+        if not run.seeds():
+            return None
+        before = {"device": run.manifest.get("device"), "precision": run.manifest.get("precision")}
+        before |= {name: run.manifest["versions"].get(name) for name in ("torch", "numpy", "runoff")}
+        known = [(job, _name(run, work, job)) for job in work.missing]
+        if any(name in run.manifest["files"] and not _altered(run, work, job) for job, name in known):
+            before["code"] = "another"
+    for name, value in before.items():
+        if value != work.told.get(name):
+            return code if name == "code" else f"{name} {value}, not {work.told.get(name)}"
+    return None
 
 
 def check_trainer(run: Run, work: Work, retrain: bool) -> None:
@@ -206,17 +174,26 @@ def check_trainer(run: Run, work: Work, retrain: bool) -> None:
 
 
 def train(
-    run: Run, work: Work, dataset: Dataset, *, n_seeds: int, progress: bool | None, retrain: bool = False
+    run: Run,
+    work: Work,
+    dataset: Dataset,
+    *,
+    n_seeds: int,
+    progress: bool | None,
+    retrain: bool = False,
+    only: bool = False,
 ) -> dict[str, Any]:
     """Train what is missing, then write ballots, labels and spread. Interrupted at any point, the next call goes on.
 
     Networks that would come out otherwise here are left alone unless `retrain`: then all of them are trained anew.
+    With `retrain` or `only`, networks that are not of this work are deleted: they are of other samples or other code.
     """
     started = time.perf_counter()
     check_trainer(run, work, retrain)
     run.manifest["trained_by"] = dict(work.told)  # in the next write of the manifest, before any network is
-    for leftover in _files.leftovers(work.store.path):  # of a kill
-        leftover.unlink(missing_ok=True)
+    if work.store.path.is_dir():
+        for leftover in _files.leftovers(work.store.path):  # of a kill
+            leftover.unlink(missing_ok=True)
     run.settle(n_seeds)
     work = replace(work, missing=[job for job in work.jobs if job in work.missing or _altered(run, work, job)])
     if work.missing:  # what rests on them is of other networks
@@ -230,7 +207,16 @@ def train(
             refused.append(f"member {trained.member}: {trained.refused}")
     took = time.perf_counter() - started
     _write_ballots(run, work, dataset, n_seeds)
+    # Members whose samples are of one class by now have no network; those that they had are of other samples.
+    alone = only or retrain
+    with_one = {job.member for job in work.jobs}
+    others = {key: file for key, file in work.store.there().items() if key not in work.names}
+    gone = {key: file for key, file in others.items() if alone or key[0] not in with_one}
     timings = _timings(run)
+    if any(f"{job.member}-{job.seed}" in timings["networks"] for job in work.missing):  # what was timed is of others
+        timings["training"], timings["timed"] = 0.0, 0
+    for m, s in gone:
+        timings["networks"].pop(f"{m}-{s}", None)
     timings["networks"] |= {f"{m}-{s}": work.store.seconds(m, s) for m, s in work.names}
     if work.missing:
         timings["training"] = round(timings["training"] + took, 3)
@@ -245,13 +231,13 @@ def train(
     stale: list[str] = []
     if files.get(made) != storage.sha256((run.path / made).read_bytes()):  # certificates of other ballots
         stale += [f for f in files if f.startswith("certificates/") and Path(f).stem.endswith(f"-{n_seeds}")]
-    # Members whose samples are of one class by now have no network; those that they had are of other samples.
-    with_one = {job.member for job in work.jobs}
-    gone = [file for m in range(len(work.rows)) if m not in with_one for file in work.store.files(m)]
-    stale += [str(file.relative_to(run.path)) for file in gone]
+    stale += [str(file.relative_to(run.path)) for file in gone.values()]
+    for file in gone.values():
+        if str(file.relative_to(run.path)) not in files:  # after an update nothing is left to do once it is finished
+            file.unlink(missing_ok=True)
     vouched = [made, "labels.npy", "spread.npy", "timings.json", *(_name(run, work, job) for job in work.jobs)]
     run.replace(vouched, *stale)
-    for file in gone:
+    for file in gone.values():
         file.unlink(missing_ok=True)
     return {"trained": len(work.missing), "found": found, "seconds": round(took, 3), "refused": refused}
 
@@ -262,8 +248,8 @@ def _name(run: Run, work: Work, job: Job) -> str:
 
 def _altered(run: Run, work: Work, job: Job) -> bool:
     """Whether a network that is there is another than the manifest vouches for."""
-    digest = run.manifest["files"].get(_name(run, work, job))
-    return digest is not None and storage.sha256(work.store.file(job.member, job.seed).read_bytes()) != digest
+    digest, file = run.manifest["files"].get(_name(run, work, job)), work.store.file(job.member, job.seed)
+    return digest is not None and (not file.exists() or storage.sha256(file.read_bytes()) != digest)
 
 
 def _timings(run: Run) -> dict[str, Any]:
@@ -282,8 +268,11 @@ def _timings(run: Run) -> dict[str, Any]:
         return {"networks": {}, "training": 0.0, "timed": 0}
 
 
-def ballots(work: Work, n_classes: int, seeds: Iterable[int]) -> NDArray[Any]:
-    """The members' ballots, (n_inputs, n_members, n_classes), from their networks of these seeds alone."""
+def ballots(work: Work, n_classes: int, seeds: Iterable[int], *, as_kept: bool = False) -> NDArray[Any]:
+    """The members' ballots, (n_inputs, n_members, n_classes), from their networks of these seeds alone.
+
+    `as_kept` takes the networks that are there, whoever trained them: for runs that have been verified.
+    """
     digest, wanted = array_digest(work.asked), set(seeds)
     by_member: dict[int, list[Job]] = {}
     for job in work.jobs:
@@ -292,9 +281,10 @@ def ballots(work: Work, n_classes: int, seeds: Iterable[int]) -> NDArray[Any]:
     result: Any = None
     for m, own in enumerate(work.rows):
         shares = np.bincount(work.labels[own], minlength=n_classes) / max(1, len(own))
-        found = [work.store.get(job, work.names[job.member, job.seed], digest) for job in by_member.get(m, [])]
+        jobs = by_member.get(m, [])
+        found = [work.store.get(job, None if as_kept else work.names[job.member, job.seed], digest) for job in jobs]
         if any(net is None or (net.scores is None and net.refused is None) for net in found):
-            raise RunError(f"the networks of member {m} in {work.store.path} changed while it was trained: train again")
+            raise RunError(f"the networks of member {m} in {work.store.path} are not there, or changed: train again")
         scores = [net.scores for net in found if net is not None and net.refused is None and net.scores is not None]
         voted = averaged(scores, shares) if scores else np.tile(shares.astype(np.float32), (len(work.asked), 1))
         ranked = points(voted)
