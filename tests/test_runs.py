@@ -20,7 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 import runoff
-from runoff import cli, datasets, runs, samples
+from runoff import _locks, cli, datasets, samples
 from runoff.members import seeds_of
 from runoff.report._source import Source
 from runoff.runs import Run
@@ -278,8 +278,8 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
 
 
 def test_one_command_at_a_time(tmp_path, twice, monkeypatch):
-    monkeypatch.setattr(runs, "PATIENCE", 0.1)
-    with runs.locked(twice):
+    monkeypatch.setattr(_locks, "PATIENCE", 0.1)
+    with _locks.locked(twice):
         for command in (
             ("train", "digits", *SMALL, "--out", twice),
             ("update", twice, "--add", tmp_path / "new.npz"),
@@ -295,7 +295,7 @@ def test_a_run_that_can_only_be_read(done, monkeypatch):
     plain = Path.open
 
     def refuse(path, mode="r", **options):
-        if path.name == runs.LOCK and mode == "a":
+        if path.name == _locks.LOCK and mode == "a":
             raise OSError(errno.EROFS, "Read-only file system", str(path))
         return plain(path, mode, **options)
 
@@ -309,8 +309,8 @@ def test_a_run_that_can_only_be_read(done, monkeypatch):
     assert "cannot be written to, so it keeps no rows" in result.stderr
     assert files(done) == before
     assert run("train", "digits", *SMALL, "--d", 2, "--out", done).exit_code == 1
-    monkeypatch.setattr(runs, "PATIENCE", 0.1)
-    with plain(done / runs.LOCK, "a") as file:
+    monkeypatch.setattr(_locks, "PATIENCE", 0.1)
+    with plain(done / _locks.LOCK, "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # somebody who may write
         assert "is in use by another command" in run("certify", done).stderr
 

@@ -140,7 +140,8 @@ def _read(
 
 def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
     """A run, every file of it checked, that nobody changes meanwhile; and whether it can be written to."""
-    from runoff.runs import BusyError, Run, locked
+    from runoff._locks import BusyError, locked
+    from runoff.runs import Run
     from runoff.storage import StorageError
 
     try:
@@ -156,7 +157,7 @@ def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
 
 def _kept(run: Run, name: str, certificates: Certificates, y: NDArray[Any] | None) -> bool:
     """Whether a run has these rows now: its folder may be one that only others can write to."""
-    from runoff.runs import NO_WRITING
+    from runoff._locks import NO_WRITING
 
     with writing(run.path / name):
         try:

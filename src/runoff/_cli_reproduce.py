@@ -179,7 +179,8 @@ def _trials(
     retrain: bool,
 ) -> list[dict[str, Any]]:
     """So many ensembles: trained where they are missing, certified with the paper's bound."""
-    from runoff.runs import Run, RunError, locked
+    from runoff._locks import locked
+    from runoff.runs import Run, RunError
     from runoff.torch import recipes, running
 
     data = load_dataset(row.dataset, data_dir)

@@ -134,8 +134,8 @@ def tell_plan(
 @contextmanager
 def told() -> Iterator[None]:
     """Errors as one sentence with their exit code."""
+    from runoff._locks import BusyError
     from runoff.members import MemberError
-    from runoff.runs import BusyError
     from runoff.storage import StorageError
 
     try:

@@ -76,7 +76,8 @@ def train(
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
     with told():
-        from runoff.runs import Run, RunError, locked
+        from runoff._locks import locked
+        from runoff.runs import Run, RunError
         from runoff.torch import recipes, running
 
         data = load_dataset(dataset, data_dir, classes)

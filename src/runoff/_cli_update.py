@@ -41,7 +41,8 @@ def update(
 
     Example: runoff update runs/digits-20 --remove bad.npz
     """
-    from runoff.runs import Run, RunError, locked
+    from runoff._locks import locked
+    from runoff.runs import Run, RunError
 
     with told():
         if not (run / "manifest.json").exists():

@@ -16,13 +16,10 @@ Ballots are all that certificates need, so a run can be handed on without member
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import platform
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,57 +33,12 @@ from runoff.partition import Partition
 from runoff.storage import StorageError
 
 FORMAT, VERSION = "runoff run", 1
-MEMBERS, CERTIFICATES, LOCK = "members", "certificates", ".lock"
+MEMBERS, CERTIFICATES = "members", "certificates"
 KEYS = {"settings": dict, "dataset": dict, "partition": dict, "versions": dict, "edits": list, "files": dict}
-PATIENCE = 5.0  # seconds to wait for another command that is about to end
-NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class RunError(ValueError):
     """A run that does not fit what was asked: one sentence says why."""
-
-
-class BusyError(RuntimeError):
-    """A run that another command is working on."""
-
-
-@contextmanager
-def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
-    """A run's directory, made if it is not there, for one command at a time: each writes the manifest that it read.
-
-    A command that mostly reads gets False where it cannot write; it still waits for one that does.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        file = (path / LOCK).open("a")
-    except OSError as error:
-        if not reading or error.errno not in NO_WRITING:
-            raise
-        with ExitStack() as held:
-            with suppress(OSError):
-                _lock(held.enter_context((path / LOCK).open()), path, shared=True)
-            yield False
-        return
-    with file:
-        _lock(file, path)
-        yield True  # closing the file gives it back, and so does a kill
-
-
-def _lock(file: Any, path: Path, shared: bool = False) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no such locks on this system
-        return
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise BusyError(f"{path} is in use by another command: wait until that is done") from None
-            time.sleep(0.05)
-        else:
-            return
 
 
 @dataclass(frozen=True, kw_only=True)
