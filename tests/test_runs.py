@@ -689,3 +689,13 @@ def test_what_is_refused_does_not_harm_a_run_without_members(done, tmp_path, mon
     assert run("certify", slim).exit_code == 0
     (slim / "members").mkdir()
     assert run("certify", slim).exit_code == 0
+
+
+def test_retraining_is_for_networks_of_elsewhere_alone(twice):
+    before = files(twice)
+    result = run("train", "digits", *SMALL, "--retrain", "--out", twice, "--json")
+    assert json.loads(result.stdout)["trained"] == 0
+    assert {name: data for name, data in files(twice).items() if name.parts[0] == "members"} == {
+        name: data for name, data in before.items() if name.parts[0] == "members"
+    }
+    assert run("certify", twice, "--seeds", 2).exit_code == 0

@@ -132,13 +132,11 @@ def _planned(
     planned = []
     for row in rows:
         n = row.trials if trials is None else trials
-        shared = row.base == "DPA"
-        needed = {f"{row.run}-trial{t}" if t and not shared else row.run: row.n_networks for t in range(n)}
-        if shared:
-            needed = {row.run: row.k * n}
+        n_members = row.k * row.spread
+        needed = {_run_of(row, trial): n_members * _n_seeds(row, n) for trial in range(n)}
         missing = 0
         for name, networks in needed.items():
-            there = counted.setdefault(name, _networks_in(runs / name, row.k * row.spread))
+            there = counted.setdefault(name, _networks_in(runs / name, n_members))
             missing += max(0, networks - there)
             counted[name] = max(networks, there)
         names = ("table", "dataset", "k", "method", "d")
@@ -166,6 +164,19 @@ def _in_words(plan: dict[str, Any]) -> str:
     return f"{row}: {plan['n_networks']} networks{often}, {left}"
 
 
+def _shared(row: Row) -> bool:
+    """Whether all trials are in one run: the networks of other seeds are what DPA* adds to each member of DPA."""
+    return row.base == "DPA"
+
+
+def _run_of(row: Row, trial: int) -> str:
+    return row.run if _shared(row) or not trial else f"{row.run}-trial{trial}"
+
+
+def _n_seeds(row: Row, trials: int) -> int:
+    return trials if _shared(row) else row.n_seeds
+
+
 def _trials(
     row: Row,
     trials: int,
@@ -184,23 +195,21 @@ def _trials(
     from runoff.torch import recipes, running
 
     data = load_dataset(row.dataset, data_dir)
-    shared = row.base == "DPA"  # the networks of other seeds are what DPA* adds to each member
     found = []
     for trial in range(trials):
         settings = running.settings_for(
             data, data.name, recipes.get(recipe), n_partitions=row.k, spread=row.spread, network=network,
-            hash="pixel-sum", random_state=0 if shared else trial,
+            hash="pixel-sum", random_state=0 if _shared(row) else trial,
         )  # fmt: skip
         running.check(settings, data, device)
-        path = runs / (row.run if shared or not trial else f"{row.run}-trial{trial}")
-        n_seeds = trials if shared else row.n_seeds
+        path, n_seeds = runs / _run_of(row, trial), _n_seeds(row, trials)
         Run.check_place(path, settings)
         with locked(path):
             run = _opened(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
             if run.manifest["edits"]:
                 raise RunError(f"{path} was edited since, so it is no run of the paper: give other --runs")
             work = work_of(run, data, n_seeds, device, in_flight)
-            alone = shared and trials > 1
+            alone = _shared(row) and trials > 1
             kept = n_seeds in run.seeds() and not retrain and running.foreign(run, work) is not None
             if kept:
                 run.verify()  # what is needed is there

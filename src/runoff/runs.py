@@ -201,14 +201,12 @@ class Run:
 
     def write_text(self, name: str, text: str) -> None:
         """A file whose content may change: while it does, the manifest does not vouch for it."""
-        if name in self.manifest["files"] and not self._is(name, text.encode()):
-            del self.manifest["files"][name]
+        files = self.manifest["files"]
+        if name in files and files[name] != storage.sha256(text.encode()):
+            del files[name]
             self.write_manifest()
         with _files.written_whole(self.path / name) as file:
             file.write(text)
-
-    def _is(self, name: str, content: bytes) -> bool:
-        return bool(self.manifest["files"][name] == storage.sha256(content))
 
     def write_array(self, name: str, array: NDArray[Any]) -> None:
         """An array file, whole or not at all."""

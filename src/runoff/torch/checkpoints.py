@@ -111,15 +111,11 @@ class Identities:
         }
         self._common = [
             FORMAT,
+            dict(self.told),
             trainer.recipe.to_dict(),
-            trainer.precision,
-            devices.describe(trainer.device),
-            torch.__version__,
             _fused.version() if trainer.device.type == "cuda" else None,
-            np.__version__,
             list(trainer.shape),
             trainer.n_classes,
-            runoff.__version__,
             sources(),
             architecture(trainer.network, trainer.shape, trainer.n_classes),
             behaviour(trainer.network, trainer.shape, trainer.n_classes),

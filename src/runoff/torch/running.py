@@ -45,13 +45,13 @@ def settings_for(dataset: Dataset, name: str, recipe: Recipe, **given: Any) -> S
 
 def check(settings: Settings, dataset: Dataset, device: Any) -> None:
     """Refuse what cannot be trained before anything is written."""
-    networks.get(settings.network)  # whether there is such a one, first
+    factory = networks.get(settings.network)
     devices.find(device)
     images = arranged(dataset.x_train[:1])
     inputs.suits(Recipe.from_dict(settings.recipe), images)
     if len(dataset.classes) < 2:
         raise RunError(f"{dataset.name} must have at least 2 classes, got {len(dataset.classes)}")
-    build(networks.get(settings.network), images.shape[1:], len(dataset.classes), np.random.SeedSequence(0))
+    build(factory, images.shape[1:], len(dataset.classes), np.random.SeedSequence(0))
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
@@ -164,13 +164,14 @@ def foreign(run: Run, work: Work) -> str | None:
     return None
 
 
-def check_trainer(run: Run, work: Work, retrain: bool) -> None:
-    """Refuse to train a run anew without being asked to."""
+def check_trainer(run: Run, work: Work, retrain: bool) -> bool:
+    """Whether all of a run is to be trained anew; without being asked to, that is refused."""
     if (other := foreign(run, work)) is not None and not retrain:
         raise RunError(
             f"{run.path} was trained with {other}, so all of it would have to be trained anew: go on where it was "
             "trained, give another directory, or use --retrain"
         )
+    return other is not None
 
 
 def train(
@@ -186,10 +187,10 @@ def train(
     """Train what is missing, then write ballots, labels and spread. Interrupted at any point, the next call goes on.
 
     Networks that would come out otherwise here are left alone unless `retrain`: then all of them are trained anew.
-    With `retrain` or `only`, networks that are not of this work are deleted: they are of other samples or other code.
+    Then, and with `only`, those that are not of this work are deleted: they are of other code, or of other samples.
     """
     started = time.perf_counter()
-    check_trainer(run, work, retrain)
+    only = check_trainer(run, work, retrain) or only
     run.manifest["trained_by"] = dict(work.told)  # in the next write of the manifest, before any network is
     if work.store.path.is_dir():
         for leftover in _files.leftovers(work.store.path):  # of a kill
@@ -207,11 +208,7 @@ def train(
             refused.append(f"member {trained.member}: {trained.refused}")
     took = time.perf_counter() - started
     _write_ballots(run, work, dataset, n_seeds)
-    # Members whose samples are of one class by now have no network; those that they had are of other samples.
-    alone = only or retrain
-    with_one = {job.member for job in work.jobs}
-    others = {key: file for key, file in work.store.there().items() if key not in work.names}
-    gone = {key: file for key, file in others.items() if alone or key[0] not in with_one}
+    gone = _gone(work, only)
     timings = _timings(run)
     if any(f"{job.member}-{job.seed}" in timings["networks"] for job in work.missing):  # what was timed is of others
         timings["training"], timings["timed"] = 0.0, 0
@@ -240,6 +237,16 @@ def train(
     for file in gone.values():
         file.unlink(missing_ok=True)
     return {"trained": len(work.missing), "found": found, "seconds": round(took, 3), "refused": refused}
+
+
+def _gone(work: Work, only: bool) -> dict[tuple[int, int], Path]:
+    """Networks that no longer hold.
+
+    Members whose samples are of one class by now have no network; those that they had are of other samples.
+    """
+    with_one = {job.member for job in work.jobs}
+    others = {key: file for key, file in work.store.there().items() if key not in work.names}
+    return {key: file for key, file in others.items() if only or key[0] not in with_one}
 
 
 def _name(run: Run, work: Work, job: Job) -> str:
