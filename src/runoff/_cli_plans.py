@@ -1,14 +1,77 @@
-"""How long the paper's rows would take, without their data."""
+"""What the paper's rows need: their runs, their networks, and how long those would take, without the data."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from runoff import paper
 
 if TYPE_CHECKING:
     from runoff.paper import Row
+
+
+def planned(
+    rows: list[Row],
+    trials: int | None,
+    runs: Path,
+    network: str,
+    recipe: str | None,
+    device: str | None,
+    in_flight: int | None,
+) -> list[dict[str, Any]]:
+    """What each row needs, what of it is still to be trained after the rows before it, and for how long, roughly."""
+    counted: dict[str, int] = {}  # networks of runs that are there, or will be
+    plans = []
+    for row in rows:
+        n = row.trials if trials is None else trials
+        n_members = row.k * row.spread
+        needed = {run_of(row, trial): n_members * n_seeds_of(row, n) for trial in range(n)}
+        missing = 0
+        for name, networks in needed.items():
+            there = counted.setdefault(name, _networks_in(runs / name, n_members))
+            missing += max(0, networks - there)
+            counted[name] = max(networks, there)
+        names = ("table", "dataset", "k", "method", "d")
+        plan = {name: getattr(row, name) for name in names}
+        seconds = seconds_for(row, missing, network, recipe, device, in_flight)
+        total = sum(needed.values())
+        plans.append({**plan, "trials": n, "n_networks": total, "missing": missing, "seconds": round(seconds, 1)})
+    return plans
+
+
+def _networks_in(path: Path, n_members: int) -> int:
+    """As many as a run has, or had when its ballots were made."""
+    from runoff.runs import Run
+
+    if not (path / "manifest.json").exists():
+        return 0
+    seeds = Run.open(path).seeds()
+    return max(len(list(path.glob("members/member-*.safetensors"))), n_members * max(seeds, default=0))
+
+
+def in_words(plan: dict[str, Any]) -> str:
+    """A plan as a line."""
+    row = "{table} {dataset} k={k} {method} d={d}".format(**plan)
+    often = f" for {plan['trials']} trials" if plan["trials"] > 1 else ""
+    left = f"{plan['missing']} to train, roughly {plan['seconds']:.0f} s" if plan["missing"] else "none more to train"
+    return f"{row}: {plan['n_networks']} networks{often}, {left}"
+
+
+def shared(row: Row) -> bool:
+    """Whether all trials are in one run: the networks of other seeds are what DPA* adds to each member of DPA."""
+    return row.base == "DPA"
+
+
+def run_of(row: Row, trial: int) -> str:
+    """The name of the run that a trial is in."""
+    return row.run if shared(row) or not trial else f"{row.run}-trial{trial}"
+
+
+def n_seeds_of(row: Row, trials: int) -> int:
+    """Networks of each member of such a run."""
+    return trials if shared(row) else row.n_seeds
 
 
 def seconds_for(

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from runoff import _files, paper
 from runoff._cli_options import training
+from runoff._cli_plans import in_words, n_seeds_of, planned, run_of, shared
 from runoff._cli_runs import load_dataset, told, train_work, work_of
 
 if TYPE_CHECKING:
@@ -84,11 +85,11 @@ def reproduce(
         if not wanted:
             raise ValueError("no row of the paper matches: see `runoff reproduce --dry-run` for all of them")
         if dry_run:
-            planned = _planned(wanted, trials, runs, network, recipe, device, in_flight)
+            plans = planned(wanted, trials, runs, network, recipe, device, in_flight)
             if as_json:
-                click.echo(json.dumps(planned))
-            for plan in [] if as_json else planned:
-                click.echo(_in_words(plan))
+                click.echo(json.dumps(plans))
+            for plan in [] if as_json else plans:
+                click.echo(in_words(plan))
             return
         target = out or runs / "reproduction.csv"
         _read(target)  # whether it can be added to, before the long work
@@ -116,67 +117,6 @@ def _nearest(rows: list[Row], d: int) -> list[Row]:
     return [row.at(d) for row in found.values()]
 
 
-def _planned(
-    rows: list[Row],
-    trials: int | None,
-    runs: Path,
-    network: str,
-    recipe: str | None,
-    device: str | None,
-    in_flight: int | None,
-) -> list[dict[str, Any]]:
-    """What each row needs, what of it is still to be trained after the rows before it, and for how long, roughly."""
-    from runoff._cli_plans import seconds_for
-
-    counted: dict[str, int] = {}  # networks of runs that are there, or will be
-    planned = []
-    for row in rows:
-        n = row.trials if trials is None else trials
-        n_members = row.k * row.spread
-        needed = {_run_of(row, trial): n_members * _n_seeds(row, n) for trial in range(n)}
-        missing = 0
-        for name, networks in needed.items():
-            there = counted.setdefault(name, _networks_in(runs / name, n_members))
-            missing += max(0, networks - there)
-            counted[name] = max(networks, there)
-        names = ("table", "dataset", "k", "method", "d")
-        plan = {name: getattr(row, name) for name in names}
-        seconds = seconds_for(row, missing, network, recipe, device, in_flight)
-        total = sum(needed.values())
-        planned.append({**plan, "trials": n, "n_networks": total, "missing": missing, "seconds": round(seconds, 1)})
-    return planned
-
-
-def _networks_in(path: Path, n_members: int) -> int:
-    """As many as a run has, or had when its ballots were made."""
-    from runoff.runs import Run
-
-    if not (path / "manifest.json").exists():
-        return 0
-    seeds = Run.open(path).seeds()
-    return max(len(list(path.glob("members/member-*.safetensors"))), n_members * max(seeds, default=0))
-
-
-def _in_words(plan: dict[str, Any]) -> str:
-    row = "{table} {dataset} k={k} {method} d={d}".format(**plan)
-    often = f" for {plan['trials']} trials" if plan["trials"] > 1 else ""
-    left = f"{plan['missing']} to train, roughly {plan['seconds']:.0f} s" if plan["missing"] else "none more to train"
-    return f"{row}: {plan['n_networks']} networks{often}, {left}"
-
-
-def _shared(row: Row) -> bool:
-    """Whether all trials are in one run: the networks of other seeds are what DPA* adds to each member of DPA."""
-    return row.base == "DPA"
-
-
-def _run_of(row: Row, trial: int) -> str:
-    return row.run if _shared(row) or not trial else f"{row.run}-trial{trial}"
-
-
-def _n_seeds(row: Row, trials: int) -> int:
-    return trials if _shared(row) else row.n_seeds
-
-
 def _trials(
     row: Row,
     trials: int,
@@ -199,17 +139,17 @@ def _trials(
     for trial in range(trials):
         settings = running.settings_for(
             data, data.name, recipes.get(recipe), n_partitions=row.k, spread=row.spread, network=network,
-            hash="pixel-sum", random_state=0 if _shared(row) else trial,
+            hash="pixel-sum", random_state=0 if shared(row) else trial,
         )  # fmt: skip
         running.check(settings, data, device)
-        path, n_seeds = runs / _run_of(row, trial), _n_seeds(row, trials)
+        path, n_seeds = runs / run_of(row, trial), n_seeds_of(row, trials)
         Run.check_place(path, settings)
         with locked(path):
             run = _opened(path, settings, {**running.about(data), "weights": weights, "given": row.dataset})
             if run.manifest["edits"]:
                 raise RunError(f"{path} was edited since, so it is no run of the paper: give other --runs")
             work = work_of(run, data, n_seeds, device, in_flight)
-            alone = _shared(row) and trials > 1
+            alone = shared(row) and trials > 1
             kept = n_seeds in run.seeds() and not retrain and running.foreign(run, work) is not None
             if kept:
                 run.verify()  # what is needed is there
