@@ -21,7 +21,7 @@ from safetensors.torch import save
 
 import runoff
 from runoff import _locks, cli, datasets, samples
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.report._source import Source
 from runoff.runs import Run
 from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, checkpoints, networks, running

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
     from runoff.ensemble import Ensemble
 
-FORMAT, VERSION = "runoff classifier", 1
+FORMAT, VERSION = "runoff classifier", 2
 
 
 class StorageError(ValueError):
@@ -92,7 +92,8 @@ def described(classifier: Ensemble) -> dict[str, Any]:
         },
         "width": [classifier._width[0], list(classifier._width[1])],
         "members": partition.n_members,
-        "n_new": classifier._n_new,
+        "classes_fixed": classifier._known is not None,
+        "training_sets": classifier._training_sets,
     }
 
 
@@ -185,10 +186,10 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
     classifier.classes_ = read_array(path, "classes.npy", manifest)
     if classifier.classes_.ndim != 1 or not np.array_equal(np.unique(classifier.classes_), classifier.classes_):
         raise StorageError(f"{path} has classes that are not sorted labels, each once: it was altered")
-    if int(manifest["n_new"]) not in (0, 2):
-        raise StorageError(f"{path} counts in {manifest['n_new']} new labels, not 0 or 2: its manifest was altered")
-    classifier._n_new = int(manifest["n_new"])
-    classifier.classes = None if classifier._n_new else classifier.classes_
+    if not isinstance(manifest["classes_fixed"], bool):
+        raise StorageError(f"{path} does not say whether its classes were fixed beforehand: its manifest was altered")
+    classifier._known = classifier.classes = classifier.classes_ if manifest["classes_fixed"] else None
+    classifier._training_sets = [str(digest) for digest in manifest["training_sets"]]
     classifier.member_sizes_ = read_array(path, "member_sizes.npy", manifest)
     classifier._seed, classifier._n_seeds = (
         int(manifest["settings"]["random_state"]),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from runoff import _files, storage
 from runoff.ballots import points
 from runoff.datasets import Dataset
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.runs import Run, RunError, Settings
 from runoff.samples import Rows
 from runoff.torch import devices, inputs, networks
