@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff import elections, hashing
+from runoff import _files, elections, hashing
 from runoff.members import Member
 from runoff.partition import Partition
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from runoff.ensemble import Ensemble
 
 FORMAT, VERSION = "runoff classifier", 2
+LARGEST_MANIFEST = 2**28  # bytes
+MOST_MEMBERS = 10**6  # that a manifest may claim
 
 
 class StorageError(ValueError):
@@ -145,7 +147,7 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
     try:
         manifest = read_manifest(path, FORMAT, VERSION)
         for name, digest in manifest["files"].items():
-            checked(path, name, digest)
+            check(path, name, digest)
         return _put_together(kind, path, manifest, trusted)
     except StorageError:
         raise
@@ -173,6 +175,8 @@ def _put_together(
 def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
     """The partition, the classes and what else `described` wrote."""
     k, d, offsets, hash_name = manifest["partition"]
+    if not 0 < int(k) * int(d) <= MOST_MEMBERS or not 0 < int(d) == len(offsets):
+        raise StorageError(f"{path} claims {k} parts and {d} members per bucket: its manifest was altered")
     key = hashing.Key(checked(path, "key", manifest["files"]["key"]))
     partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name))
     if partition.fingerprint != manifest["fingerprint"]:
@@ -263,10 +267,10 @@ def read_manifest(path: Path, kind: str, version: int) -> dict[str, Any]:
     """The manifest of a saved classifier, or of a run."""
     what, cure = ("run", "take it from a copy") if kind == "runoff run" else ("saved classifier", "save it again")
     try:
-        manifest = json.loads((path / "manifest.json").read_bytes())
+        manifest = json.loads(_files.read_regular(path / "manifest.json", LARGEST_MANIFEST))
     except OSError as error:
         raise StorageError(f"{path} is not a {what}: manifest.json cannot be read ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise StorageError(f"{path} is damaged: manifest.json is not JSON; {cure}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != kind:
         raise StorageError(f"{path} is not a {what}: manifest.json describes something else")
@@ -278,14 +282,22 @@ def read_manifest(path: Path, kind: str, version: int) -> dict[str, Any]:
     return manifest
 
 
-def checked(path: Path, name: str, digest: str) -> bytes:
-    """A file's bytes, if they are those that were saved."""
+def check(path: Path, name: str, digest: str) -> None:
+    """Refuse a file that is not the one that was saved."""
     try:
-        data = (path / name).read_bytes()
+        found = _files.sha256_of(path / name)
     except OSError as error:
         raise StorageError(f"{path} is incomplete: {name} cannot be read ({error.strerror})") from None
-    if sha256(data) != digest:
+    if found != digest:
         raise StorageError(f"{path} was altered or damaged: {name} has another SHA-256 than its manifest says")
+
+
+def checked(path: Path, name: str, digest: str) -> bytes:
+    """Return a file's bytes, if they are those that were saved."""
+    check(path, name, digest)
+    data = _files.read_regular(path / name)
+    if sha256(data) != digest:
+        raise StorageError(f"{path} was altered while it was read: {name} has another SHA-256 than its manifest says")
     return data
 
 

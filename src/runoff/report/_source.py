@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff import datasets, storage
+from runoff import _files, datasets, storage
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.report._pictures import stretched
@@ -259,9 +259,9 @@ def _recipe(settings: dict[str, Any]) -> str | None:
 def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
     """Seconds of training for each member. Those of networks that a killed command had finished are not known."""
     try:  # nothing vouches for it
-        times = json.loads((run.path / "timings.json").read_text())["networks"]
+        times = json.loads(_files.read_regular(run.path / "timings.json", storage.LARGEST_MANIFEST))["networks"]
         known = {name: float(seconds) for name, seconds in times.items() if math.isfinite(seconds)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None
     found: list[float | None] = []
     for m in range(len(run.manifest["member_sizes"])):

@@ -59,7 +59,7 @@ def load(kind: type[TorchClassifier], path: Path, network: Factory | None, devic
     try:
         manifest = storage.read_manifest(path, FORMAT, VERSION)
         for name, digest in manifest["files"].items():
-            storage.checked(path, name, digest)
+            storage.check(path, name, digest)
         return _put_together(kind, path, manifest, network, device)
     except StorageError:
         raise
