@@ -177,7 +177,8 @@ def test_nobody_is_reached():
 def test_files_of_records_are_refused(tmp_path, dtype):
     import struct
 
-    header = f"{{'descr': {dtype.descr if dtype.names else '(2,)<f4'!r}, 'fortran_order': False, 'shape': (4, 5, 3), }}".encode()
+    kind = dtype.descr if dtype.names else "(2,)<f4"
+    header = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': (4, 5, 3), }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(480))
     with pytest.raises(ValueError, match=r"must hold numbers, got records|must be a .npy file"):
