@@ -161,10 +161,13 @@ def test_an_estimator_that_refuses_a_part_votes_by_shares():
     counts = np.bincount(TRAIN_Y[rows][fussy._buckets == 1], minlength=10)
     np.testing.assert_allclose(fussy.scores(TEST_X).values[0, 1], np.where(counts, counts / counts.sum(), -1))
     rows = np.flatnonzero(TRAIN_Y != 4)
-    with pytest.raises(
-        MemberError, match="member 0 could not be trained, nor could any other: ValueError: ten classes"
+    with pytest.warns(
+        UserWarning, match="no member could be trained, so all vote by the shares of their classes; member"
     ):
-        classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X[rows], TRAIN_Y[rows])
+        none = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X[rows], TRAIN_Y[rows])
+    assert len(none.predict(TEST_X)) == 60
+    with pytest.raises(MemberError, match="nothing to certify, since no member could be trained; member 0: ValueError"):
+        none.certify(TEST_X)
 
 
 @pytest.mark.filterwarnings("ignore:member:UserWarning")

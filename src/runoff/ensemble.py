@@ -97,18 +97,28 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.member_sizes_ = np.array([len(own) for own in rows])
 
     def _tell_refusals(self) -> None:
-        """Warn of members that vote by the fixed rule because their estimator refused; if all did, it is no rule."""
+        """Warn of members that vote by their class shares because their estimator refused their samples.
+
+        A warning even where no member learnt anything: where one did, an edit could take that one away, and no edit may
+        turn a prediction into an error.
+        """
         refused = [member for member in self.members_ if member.refused]
-        if refused and not any(member.fitted for member in self.members_):
-            raise MemberError(
-                f"member {refused[0].index} could not be trained, nor could any other: {refused[0].refused}"
+        if refused and not self._has_learnt():
+            warnings.warn(
+                f"no member could be trained, so all vote by the shares of their classes; member {refused[0].index}: "
+                f"{refused[0].refused}",
+                stacklevel=4,
             )
+            return
         for member in refused:
             warnings.warn(
                 f"member {member.index} votes by the shares of its classes, since its estimator refused its samples: "
                 f"{member.refused}",
                 stacklevel=4,
             )
+
+    def _has_learnt(self) -> bool:
+        return any(member.fitted for member in self.members_)
 
     def scores(self, X: Any) -> Scores:
         """The members' scores, with the spread that belongs to them: `certify` takes them as they are."""
@@ -137,6 +147,11 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if self._known is None:
             raise ValueError(f"{LABELS_NOT_FIXED} (y holds {self.classes_.tolist()!r:.100})")
+        if not self._has_learnt() and (refused := next((m for m in self.members_ if m.refused), None)):
+            raise MemberError(
+                f"there is nothing to certify, since no member could be trained; member {refused.index}: "
+                f"{refused.refused}"
+            )
         return self._elect(X, self.bound)
 
     def _elect(self, X: Any, bound: str) -> Certificates:
