@@ -32,7 +32,7 @@ def main() -> None:
     where = report["environment"]
     lines = [
         "# Made by `make lock`. Every file that the development environment is made of, by SHA-256.",
-        f"# {where['sys_platform']} {where['platform_machine']}, Python {where['python_version']}; torch: the CPU build.",
+        f"# {where['sys_platform']} {where['platform_machine']}, Python {where['python_version']}, PyTorch for CPUs.",
     ]
     for package in sorted(report["install"], key=lambda package: package["metadata"]["name"].lower()):
         name, version = package["metadata"]["name"], package["metadata"]["version"]
