@@ -227,6 +227,34 @@ def test_saved_classifiers_with_pipes_and_impossible_sizes(tmp_path):
         RunoffClassifier.load(tmp_path / "model")
 
 
+def test_what_a_killed_save_left_goes_with_the_next_and_what_is_being_saved_stays(tmp_path):
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    fitted = RunoffClassifier(RidgeClassifier(), n_partitions=3, classes=[0, 1]).fit(X, y)
+    dead, other = tmp_path / ".model.abcdefgh.runoff-tmp", tmp_path / ".other.abcdefgh.runoff-tmp"
+    for folder in (dead, other):
+        folder.mkdir()
+        (folder / "key").write_text("secret")
+    slower = storage.new_directory(tmp_path / "model")
+    begun = slower.__enter__()
+    (begun / "key").write_text("of somebody who is still writing")
+    assert not dead.exists()
+    fitted.save(tmp_path / "model")
+    assert (begun / "key").exists()
+    with pytest.raises(FileExistsError, match="exists already"):
+        slower.__exit__(None, None, None)
+    assert sorted(file.name for file in tmp_path.iterdir()) == [".other.abcdefgh.runoff-tmp", "model"]
+    assert len(RunoffClassifier.load(tmp_path / "model").predict(X)) == 40
+
+
+def test_certify_removes_what_a_killed_certify_left(tmp_path):
+    run = a_run(tmp_path / "run")
+    (run / "certificates").mkdir()
+    for left in (".manifest.json.abcdefgh.runoff-tmp", "certificates/.runoff-tight-1.csv.abcdefgh.runoff-tmp"):
+        (run / left).write_text("half")
+    assert certify(run).exit_code == 0
+    assert [file for file in run.rglob("*") if "runoff-tmp" in file.name] == []
+
+
 # --- keys, caches, replays -------------------------------------------------------------------------------------------
 
 

@@ -137,6 +137,8 @@ BIG = [2**53, 2**53 + 1, 1]
         (["a", "b", "much longer"], np.array(["a", "b"] * 10), np.array(["a", "b"] * 10 + ["much longer"])),
         (["a", "b"], np.array(["a", "b"] * 10), pd.Series(["a", "b"] * 10 + ["a"], dtype="category")),
         ([0, 1], pd.Series([0, 1] * 10), pd.Series([0, 1] * 10 + [1], dtype="Int8")),
+        ([0, 1], np.array([0, 1] * 10), np.array([0, 1] * 10 + [1], dtype=object)),
+        (["a", "b"], np.array(["a", "b"] * 10), np.array(["a", "b"] * 10 + ["a"], dtype=object)),
     ],
 )
 def test_one_label_of_another_type_touches_its_member_only(classes, given, with_edit):

@@ -166,6 +166,7 @@ def _kept(run: Run, name: str, certificates: Certificates, y: NDArray[Any] | Non
             run.begin(name)
             _rows.write(run.path / name, certificates, y)
             run.record(name)
+            run.sweep()
         except OSError as error:
             if error.errno not in NO_WRITING:
                 raise

@@ -4,16 +4,22 @@ import errno
 import hashlib
 import os
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
+
+try:
+    import fcntl
+except ImportError:  # no such locks on this system
+    fcntl = None  # type: ignore[assignment]
 
 VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the .npy format
 
@@ -157,6 +163,36 @@ def leftovers(folder: str | Path) -> list[Path]:
         return []
     found = [f for f in folder.iterdir() if _TEMPORARY.fullmatch(f.name) and f.is_file() and not f.is_symlink()]
     return sorted(found)
+
+
+@contextmanager
+def in_use(folder: Path) -> Iterator[None]:
+    """Mark a directory as being written, until the end or a kill, where the system has such locks."""
+    descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
+    try:
+        if descriptor is not None:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Remove the temporary directories for `path` that a kill left beside it; not those that somebody still writes."""
+    ours = re.compile(rf"{re.escape(f'.{path.name}.')}[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
+    for folder in sorted(path.parent.iterdir()) if fcntl is not None and path.parent.is_dir() else []:
+        if not ours.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir() or not any(folder.iterdir()):
+            continue
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its writer is no more, and nobody else removes it
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
 
 
 def write_array(path: str | Path, array: NDArray[Any]) -> None:

@@ -40,6 +40,8 @@ def checked(y: Any) -> tuple[Labels, list[Any]]:
     values = _values(y, array)
     if len({isinstance(label, str) for label in values}) > 1:
         raise ValueError("y must hold labels of one kind, got texts among others: make them all texts or all numbers")
+    if array.dtype.kind == "O" and values and not isinstance(values[0], str):
+        array = np.array(values)  # numbers kept as objects, which scikit-learn takes for no labels at all
     if len(array):
         check_classification_targets(array)
     return array, values

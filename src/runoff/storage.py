@@ -6,6 +6,7 @@ member is first asked.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -112,20 +113,25 @@ def settings_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A temporary directory beside `path` that takes its name when it is complete and on disk."""
+    """Make a temporary directory beside `path` that takes its name when it is complete and on disk."""
+    taken = f"{path} exists already: save to a new directory, or remove it first"
     if path.exists():
-        raise FileExistsError(f"{path} exists already: save to a new directory, or remove it first")
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
-        yield folder
-        for file in [*(f for f in folder.rglob("*") if f.is_file()), folder]:
-            sync(file)
-        folder.chmod(0o755)
-        folder.rename(path)
-        sync(path.parent)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+        raise FileExistsError(taken)
+    _files.remove_abandoned(path)
+    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=_files.UNFINISHED))
+    with _files.in_use(folder):
+        try:
+            yield folder
+            for file in [*(f for f in folder.rglob("*") if f.is_file()), folder]:
+                sync(file)
+            folder.chmod(0o755)
+            folder.rename(path)
+            sync(path.parent)
+        except BaseException as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise FileExistsError(taken) from None  # somebody else was faster
+            raise
 
 
 def write_key(folder: Path, key: bytes) -> None:
