@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow lint types bench tightness mutants lock locked sbom dist clean help
+.PHONY: demo test test-browser test-slow lint types bench tightness mutants poisoning lock locked sbom dist clean help
 
 help:
 	@echo "make demo          certify an ensemble on the digits dataset, and write a report on it"
@@ -13,6 +13,7 @@ help:
 	@echo "make test-slow     the exhaustive adversary on thousands more cases"
 	@echo "make bench         speed and memory, as ratios measured in one run"
 	@echo "make tightness     how often and by how much the tight bound exceeds the paper's"
+	@echo "make poisoning     retrain poisoned ensembles: does a prediction change within its radius?"
 	@echo "make mutants       break the kernels one line at a time: do the tests notice?"
 	@echo "make lock          write requirements.lock: every file of the environment, by SHA-256"
 	@echo "make locked        build an environment from it in build/locked, refusing any other file"
@@ -54,6 +55,10 @@ bench: $(READY)
 
 tightness: $(READY)
 	$(BIN)/python -m benchmarks.tightness
+
+poisoning: $(READY)
+	$(BIN)/python -m benchmarks.poisoning digits
+	$(BIN)/python -m benchmarks.poisoning cancer
 
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants

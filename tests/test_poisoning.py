@@ -1,11 +1,17 @@
 """Real poisoning of real training runs: up to its radius no prediction changes; beyond it, some do."""
 
+import itertools
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+import runoff
+from benchmarks import poisoning_members, poisoning_networks
+from benchmarks.poisoning_swaps import smallest, winner
+from benchmarks.poisoning_tables import Findings, Refits
 from runoff import RunoffClassifier, samples
 
 
@@ -71,7 +77,7 @@ def test_up_to_its_radius_no_prediction_changes(name, estimator, settings):
     rng = np.random.default_rng(0)
     attacker = Attacker(victim, X, y, rng)
     tried = 0
-    for i in rng.permutation(len(inputs))[:8]:
+    for i in rng.permutation(len(inputs))[:5]:
         radius = int(certificates.radius[i])
         attack = certificates.attack(int(i))
         if not radius:
@@ -108,3 +114,68 @@ def test_beyond_it_some_do(name, estimator, settings):
         edited = RunoffClassifier(**settings).fit(*attacker.edit("insert", edits, inputs[i], target))
         turned += edited.predict(inputs[i : i + 1])[0] != certificates.prediction[i]
     assert turned >= 3
+
+
+def all_swaps(ballots, twins):
+    """Every mixture of members and their twins, with the number of swaps."""
+    n_members, n_twins, _ = twins.shape
+    choices = np.concatenate([ballots[:, None], twins], axis=1)
+    for chosen in itertools.product(range(n_twins + 1), repeat=n_members):
+        yield sum(c > 0 for c in chosen), choices[np.arange(n_members), chosen]
+
+
+@pytest.mark.parametrize("election", ["runoff", "plurality"])
+def test_the_smallest_swap_is_that_of_an_exhaustive_search(election):
+    rng = np.random.default_rng(0)
+    out_of_reach = 0
+    for _ in range(60):
+        n_members, n_twins, n_classes = rng.integers(3, 6), rng.integers(1, 3), rng.integers(2, 5)
+        ballots = runoff.rank(rng.random((1, n_members, n_classes)))[0]
+        twins = runoff.rank(rng.random((n_members, n_twins, n_classes)))
+        w = winner(ballots, election)
+        assert w == runoff.certify(ballots[None], election=election).prediction[0]
+        sizes = [size for size, after in all_swaps(ballots, twins) if winner(after, election) != w]
+        found = smallest(ballots, twins, election)
+        if not sizes:
+            out_of_reach += 1
+            assert found is None
+            continue
+        assert found.exact
+        assert len(found) == min(sizes)
+        assert winner(found.apply(ballots, twins), election) != w
+    assert out_of_reach
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"estimator": RidgeClassifier(alpha=50), "n_partitions": 9},
+        {"estimator": RidgeClassifier(alpha=50), "n_partitions": 5, "spread": 2},
+    ],
+)
+def test_the_experiment_finds_nothing_within_the_radius(settings):
+    """benchmarks.poisoning on a few inputs: every mixture of poisoned members, and the same from end to end."""
+    X, y, inputs, _ = data("digits")
+    victim = poisoning_members.Victim(X, y, inputs[:6], settings)
+    findings, refits = Findings(), Refits()
+    if "spread" in settings:
+        poisoning_members.spread("digits", "few", victim, findings, refits, 1)
+    else:
+        poisoning_members.twins("digits", "few", victim, findings, refits, n_replays=1, limit=1, every=6)
+    poisoning_members.at_random("few", victim, refits, 2)
+    needed = [(radius, buckets) for found in findings.rows.values() for radius, buckets, _ in found]
+    assert all(buckets is None or buckets > radius for radius, buckets in needed)
+    assert sum(findings.broken.values()) == 0
+    assert [row[5] for row in refits.rows] == [0] * len(refits.rows)
+    assert sum(row[4] for row in refits.rows) > 10  # predictions compared
+    # Whole buckets relabelled: with one bucket per member the certificate is exact.
+    if "spread" not in settings:
+        whole = findings.rows["digits", "few", "runoff", "whole buckets relabelled"]
+        assert all(buckets == radius + 1 for radius, buckets, _ in whole)
+    assert "| few |" in findings.table()
+    assert "| few |" in refits.table()
+
+
+def test_ballots_of_the_experiment_are_those_of_the_package():
+    scores = np.random.default_rng(0).integers(0, 4, (50, 7, 10)).astype(np.float32)
+    np.testing.assert_array_equal(poisoning_networks.ranked(scores), runoff.rank(scores))
