@@ -30,5 +30,12 @@ def odd(manifest: dict[str, Any]) -> str | None:
         and all(BALLOTS.fullmatch(name) for name in files if name.startswith("ballots")),
         "edit": all(isinstance(name, str) and EDIT.fullmatch(name) and name in files for name in manifest["edits"]),
         "election": manifest.get("election", "runoff") in elections.NAMES,
+        "first_weights": _is_start(settings.get("first_weights")),
     }
     return next((name for name, good in sound.items() if not good), None)
+
+
+def _is_start(given: Any) -> bool:
+    """Whether this may describe first weights."""
+    known = isinstance(given, dict) and given.keys() == {"given", "sha256"}
+    return given is None or (known and all(isinstance(value, str) for value in given.values()))
