@@ -99,7 +99,6 @@ def test_a_classifier_keeps_to_its_weights_and_is_loaded_without_the_file(tmp_pa
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"weights": "procedural"}, "weights='procedural' are for network .*got 'small': use weights=None"),
         ({"weights": "nowhere.safetensors"}, "nowhere.safetensors cannot be read: No such file"),
         ({"weights": 3}, "weights must be None, 'procedural' or the path of a file, got int"),
     ],
@@ -175,3 +174,8 @@ def test_weights_of_the_package_that_were_altered(tmp_path, monkeypatch):
     monkeypatch.setattr(starting.resources, "files", lambda _: tmp_path)
     with pytest.raises(StorageError, match="were altered or damaged: install runoff again"):
         starting.start("small", "procedural")
+    with pytest.raises(ValueError, match="weights='procedural' are for network 'small', got 'nin': use weights=None"):
+        starting.start("nin", "procedural")
+    (folder / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="are not part of this package: train some with `runoff pretrain`"):
+        starting.start("nin", "procedural")

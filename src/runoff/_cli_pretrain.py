@@ -15,7 +15,7 @@ from runoff._cli_runs import told
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The safetensors file.")
-@click.option("--steps", type=click.IntRange(1), default=16_000, show_default=True, help="Batches of scenes.")
+@click.option("--steps", type=click.IntRange(1), default=11_000, show_default=True, help="Batches of scenes.")
 @click.option("--batch", type=click.IntRange(2), default=1024, show_default=True, help="Scenes per step.")
 @click.option("--network", default="nin", show_default=True, help="nin or small.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)

@@ -43,9 +43,9 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 )
 @click.option(
     "--weights",
-    metavar="procedural|FILE",
-    help="What all networks start from: weights trained on images that a formula draws, or a safetensors file that no "
-    "training sample has touched. Default: random weights.",
+    metavar="FILE|procedural",
+    help="What all networks start from: a safetensors file that no training sample has touched, as `runoff pretrain` "
+    "writes it, or procedural (such weights that come with the package). Default: random weights.",
 )
 @click.option(
     "--classes",

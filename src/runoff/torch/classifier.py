@@ -50,8 +50,8 @@ class TorchClassifier(Ensemble):
         input as PyTorch sees it: (channels, height, width) or (features,)
     recipe : a `Recipe` or the name of one: "paper", "paper-no-flip", "strong", "strong-no-flip", "quick". Fixed
         beforehand
-    weights : what all networks start from: None (random weights), "procedural" (trained on images that a formula
-        draws; for "nin") or the path of a safetensors file that no training sample has touched
+    weights : what all networks start from: None (random weights), the path of a safetensors file that no training
+        sample has touched, as `runoff pretrain` writes it, or "procedural" (such weights that come with the package)
     classes : all labels there can be. Needed: the networks' outputs must not depend on which labels somebody brings
     n_seeds : networks for each member, with different seeds, whose scores are averaged (DPA*)
     device : "cpu", "cuda", "cuda:N". Default: a GPU if there is one

@@ -157,7 +157,7 @@ RECIPES = {
     "paper": PAPER,
     # MNIST and GTSRB: a mirrored digit or sign is another one.
     "paper-no-flip": Recipe.from_dict({**PAPER.to_dict(), "flip": False}),
-    # For members with few images, chosen by out-of-part accuracy on CIFAR-10 (docs/networks.md).
+    # For members with few images.
     "strong": STRONG,
     "strong-no-flip": Recipe.from_dict({**STRONG.to_dict(), "flip": False, "test_flip": False}),
     "quick": Recipe(epochs=20, batch_size=64, optimizer="adamw", lr=3e-3, weight_decay=1e-2),

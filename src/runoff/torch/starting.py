@@ -1,8 +1,8 @@
 """First weights: tensors that all networks of an ensemble start from.
 
 Weights that no training sample has touched are a constant of the program, as the architecture is: an edit of the
-training data cannot change them. `"procedural"` names the weights that come with the package, trained on images that a
-formula draws (`runoff pretrain`).
+training data cannot change them. `runoff pretrain` makes such weights from images that a formula draws; `"procedural"`
+names those that come with the package, where it has some.
 """
 
 from __future__ import annotations
@@ -140,9 +140,14 @@ def available() -> dict[str, dict[str, Any]]:
 
 def _procedural(network: str | Factory) -> Weights:
     known = available()
+    if not known:
+        raise ValueError(
+            f"weights={PROCEDURAL!r} are not part of this package: train some with `runoff pretrain`, "
+            "and give their path"
+        )
     if not isinstance(network, str) or network not in known:
         name = network if isinstance(network, str) else getattr(network, "__name__", type(network).__name__)
-        suited = " or ".join(map(repr, known)) or "(none here)"
+        suited = " or ".join(map(repr, known))
         raise ValueError(
             f"weights={PROCEDURAL!r} are for network {suited}, got {name!r}: use weights=None, or train some with "
             "`runoff pretrain`"
