@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow lint types bench tightness mutants dist clean help
+.PHONY: demo test test-browser test-slow lint types bench tightness mutants lock locked sbom dist clean help
 
 help:
 	@echo "make demo          certify an ensemble on the digits dataset, and write a report on it"
@@ -14,6 +14,9 @@ help:
 	@echo "make bench         speed and memory, as ratios measured in one run"
 	@echo "make tightness     how often and by how much the tight bound exceeds the paper's"
 	@echo "make mutants       break the kernels one line at a time: do the tests notice?"
+	@echo "make lock          write requirements.lock: every file of the environment, by SHA-256"
+	@echo "make locked        build an environment from it in build/locked, refusing any other file"
+	@echo "make sbom          write sbom.json, a software bill of materials (CycloneDX)"
 	@echo "make dist          build the wheel and try it in an empty environment"
 
 $(READY): pyproject.toml constraints.txt
@@ -54,6 +57,21 @@ tightness: $(READY)
 
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants
+
+# The lock is for the Python and the platform that make it; other machines go by constraints.txt.
+lock: $(READY)
+	$(BIN)/python scripts/lock.py
+
+locked:
+	$(PYTHON) -m venv build/locked
+	build/locked/bin/pip install --quiet --require-hashes --no-deps --requirement requirements.lock
+	build/locked/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	build/locked/bin/pip check
+
+sbom: $(READY)
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/pip install --quiet cyclonedx-bom==7.5.0
+	build/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file sbom.json $(BIN)/python
 
 dist: $(READY)
 	rm -rf dist

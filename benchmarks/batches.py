@@ -18,7 +18,7 @@ import torch
 
 import runoff
 from runoff import datasets, paper
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.torch import RECIPES, Job, Trainer, _graphs, courses, networks, slots
 
 WAYS = ("full batches", "what is left over, too")

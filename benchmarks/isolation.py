@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, _products, devices, networks
 
 DRAWS = np.random.default_rng(0)

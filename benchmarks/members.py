@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from runoff import datasets
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.torch import RECIPES, Job, NetworkInNetwork, Trainer, networks
 
 K, EPOCHS, PAD = 1200, 200, 4

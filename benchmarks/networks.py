@@ -18,7 +18,7 @@ import torch
 from torch.nn import functional as F
 
 import runoff
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, courses, devices, jobs, networks
 
 TERAFLOPS = 790e12  # bf16, dense, as measured with a large product on an H200

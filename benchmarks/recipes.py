@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import runoff
-from runoff import datasets, hashing, members
+from runoff import datasets, hashing
+from runoff.isolation import seeds_of
 from runoff.partition import Partition
 from runoff.samples import Dense
 from runoff.torch import RECIPES, Job, Trainer, starting
@@ -44,7 +45,7 @@ def parts(data, k, hash_):
 
 
 def job(m, x, rows, y):
-    return Job(m, 0, members.seeds_of(0, m, 1)[0], x, rows[m], y[rows[m]])
+    return Job(m, 0, seeds_of(0, m, 1)[0], x, rows[m], y[rows[m]])
 
 
 def trainer(text, data, x, device):

@@ -19,7 +19,8 @@ members = HistGradientBoostingClassifier(max_iter=30, min_samples_leaf=5, catego
 for choice in runoff.plan(train, y_train, members, n_partitions=(5, 10, 20)):
     print(choice)
 
-classifier = runoff.RunoffClassifier(members, n_partitions=10, n_jobs=2).fit(train, y_train)
+known = ["benign", "malignant"]  # all labels that there can be, whatever the samples say
+classifier = runoff.RunoffClassifier(members, n_partitions=10, classes=known, n_jobs=2).fit(train, y_train)
 certificates = classifier.certify(test)
 print(runoff.certified_accuracy(certificates, y_test, [0, 1, 2, 3, 4]))
 

@@ -29,7 +29,7 @@ texts, labels = list(found), np.array(list(found.values()))
 test = np.arange(len(texts)) % 4 == 0
 
 members = make_pipeline(TfidfVectorizer(sublinear_tf=True), LogisticRegression(C=10))
-classifier = runoff.RunoffClassifier(members, n_partitions=10, spread=2)
+classifier = runoff.RunoffClassifier(members, n_partitions=10, spread=2, classes=list(libraries))
 classifier.fit([texts[i] for i in np.flatnonzero(~test)], labels[~test])
 certificates = classifier.certify([texts[i] for i in np.flatnonzero(test)])
 print(f"{len(texts)} docstrings of {', '.join(libraries)}")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import runoff
-from reference import RULES, ballots_of, paper_certificate, true_cost
+from reference import RULES, ballots_of, cert_2v1, dp, gap, paper_certificate, true_cost, votes_of
 
 ELECTIONS = sorted(RULES)
 
@@ -148,6 +148,41 @@ def test_the_statement_of_lemma_38_overclaims_where_its_proof_does_not():
     scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
     for bound in ("paper", "tight"):
         assert runoff.certify(scores, spread=spread, bound=bound).radius[0] == 0
+
+
+def test_the_statement_of_lemma_38_overclaims_in_ordinary_finite_aggregation():
+    """The example of docs/proofs.md: k = 23, d = 4, offsets 0 to 3, 50 classes."""
+    votes = "cccwccc" * 4 + "oooc" * 16
+    rivals = iter(range(2, 50))
+    rest = tuple(range(2, 50))
+    ballots = [
+        (0, 1, *rest)
+        if vote == "c"
+        else (1, *rest, 0)
+        if vote == "w"
+        else (own := next(rivals), 1, *({*rest} - {own}), 0)
+        for vote in votes
+    ]
+    spread = [[(bucket + offset) % 92 for offset in range(4)] for bucket in range(92)]
+    assert (len(ballots), next(rivals, None)) == (92, None)
+    assert votes_of(ballots)[:3] == [40, 4, 1]
+    assert RULES["runoff"](ballots) == (1, 0)
+    assert paper_certificate("runoff", ballots, spread, clip=True) == 2  # the statement: no single edit can change it
+    taken = [(2, 0, *range(3, 50), 1) if member in spread[0] else ballot for member, ballot in enumerate(ballots)]
+    assert votes_of(taken)[:3] == [37, 3, 5]
+    assert 1 not in RULES["runoff"](taken)  # eliminated by one bucket
+    assert paper_certificate("runoff", ballots, spread) == 1  # the proof
+    scores = np.array([[[-ballot.index(c) for c in range(50)] for ballot in ballots]])
+    for bound in ("paper", "tight"):
+        assert runoff.certify(scores, spread=spread, bound=bound).radius[0] == 0
+
+
+def test_definition_33_needs_an_or():
+    """Under its "and", Lemma 3.6 would be wrong: one member makes class 2 beat class 0, whatever class 1 does."""
+    first = [0, 0, 0, 1, 2, 2, 2]
+    assert (gap(first, 0, 1), gap(first, 0, 2)) == (3, 1)
+    assert cert_2v1(first, 0, 1, 2, None) == dp(3, 1) == 2
+    assert gap([2, *first[1:]], 0, 2) <= 0 < gap([2, *first[1:]], 0, 1)
 
 
 def test_an_election_like_figure_1():

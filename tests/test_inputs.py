@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import runoff
-from runoff import _blocks, spreads
+from runoff import _blocks, _files, spreads
 from test_relations import same
 
 SCORES = np.random.default_rng(0).integers(0, 100, size=(30, 7, 4))
@@ -171,3 +171,15 @@ def test_nobody_is_reached():
             assert (certificates.radius == 3).all()
             assert certificates.attack(0) is None
             assert "No attack of any size can" in certificates.explain(0)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(("<f4", (2,))), np.dtype([("a", "<f4"), ("b", "<f4")])])
+def test_files_of_records_are_refused(tmp_path, dtype):
+    import struct
+
+    kind = dtype.descr if dtype.names else "(2,)<f4"
+    header = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': (4, 5, 3), }}".encode()
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(480))
+    with pytest.raises(ValueError, match=r"must hold numbers, got records|must be a .npy file"):
+        _files.open_array(tmp_path / "x.npy")

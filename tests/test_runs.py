@@ -21,7 +21,7 @@ from safetensors.torch import save
 
 import runoff
 from runoff import _locks, cli, datasets, samples
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.report._source import Source
 from runoff.runs import Run
 from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, checkpoints, networks, running
@@ -292,17 +292,17 @@ def test_one_command_at_a_time(tmp_path, twice, monkeypatch):
 
 
 def test_a_run_that_can_only_be_read(done, monkeypatch):
-    plain = Path.open
+    plain = os.open
 
-    def refuse(path, mode="r", **options):
-        if path.name == _locks.LOCK and mode == "a":
+    def refuse(path, flags, *more, **options):
+        if Path(path).name == _locks.LOCK and flags & os.O_CREAT:
             raise OSError(errno.EROFS, "Read-only file system", str(path))
-        return plain(path, mode, **options)
+        return plain(path, flags, *more, **options)
 
     expected = json.loads(run("certify", done, "--json").stdout)
     (done / "certificates" / "runoff-tight-1.csv").unlink(missing_ok=True)
     before = files(done)
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     result = run("certify", done, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["certified_accuracy"] == expected["certified_accuracy"]
@@ -310,7 +310,7 @@ def test_a_run_that_can_only_be_read(done, monkeypatch):
     assert files(done) == before
     assert run("train", "digits", *SMALL, "--d", 2, "--out", done).exit_code == 1
     monkeypatch.setattr(_locks, "PATIENCE", 0.1)
-    with plain(done / _locks.LOCK, "a") as file:
+    with (done / _locks.LOCK).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # somebody who may write
         assert "is in use by another command" in run("certify", done).stderr
 
@@ -486,7 +486,8 @@ def test_what_rests_on_the_samples_before_is_gone_after_an_update(twice, tmp_pat
     assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 0
     assert [file.name for file in (twice / "certificates").iterdir()] == ["of my own.csv"]
     assert [file.name for file in twice.glob("ballots-*")] == ["ballots-2.npy"]
-    (twice / "ballots-1.npy").write_bytes(b"")  # as a kill before it was removed would leave it
+    Run.open(twice).begin("ballots-1.npy")
+    (twice / "ballots-1.npy").write_bytes(b"")  # as a kill before it was recorded, or removed, would leave it
     assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
     assert [file.name for file in twice.glob("ballots-*")] == ["ballots-2.npy"]
 

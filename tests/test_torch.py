@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import runoff
-from runoff.members import MemberError, seeds_of
+from runoff.isolation import MemberError, seeds_of
 from runoff.storage import StorageError
 from runoff.torch import (
     RECIPES,

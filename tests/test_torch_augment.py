@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.torch import RECIPES, Recipe, Trainer, _ends, augment, courses, networks
 from tests.test_torch_graphs import faked, on_slots  # noqa: F401
 from tests.test_torch_isolation import jobs, same, trained

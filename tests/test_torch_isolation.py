@@ -16,7 +16,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.torch import Job, Recipe, TorchClassifier, Trainer, networks
 
 X, Y = load_digits(return_X_y=True)

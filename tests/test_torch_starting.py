@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from sklearn.base import clone
 
 from runoff.cli import main
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.runs import Run
 from runoff.storage import StorageError
 from runoff.torch import TorchClassifier, Trainer, building, networks, starting

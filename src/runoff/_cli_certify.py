@@ -89,6 +89,8 @@ def certify(
 
     Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10 --require 10:45
     """
+    from runoff.storage import StorageError
+
     started = time.perf_counter()
     with ExitStack() as held:
         try:
@@ -100,6 +102,8 @@ def certify(
                 certificates = runoff.certify(blocks, election=election, spread=placed, bound=bound)
             budgets = _some_budgets(certificates) if budgets is None else budgets
             accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
+        except StorageError as error:
+            raise IntegrityFailure(str(error)) from None
         except ValueError as error:
             raise InputError(str(error)) from None
         if run is not None:
@@ -142,7 +146,6 @@ def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
     """A run, every file of it checked, that nobody changes meanwhile; and whether it can be written to."""
     from runoff._locks import BusyError, locked
     from runoff.runs import Run
-    from runoff.storage import StorageError
 
     try:
         writable = held.enter_context(locked(path, reading=True))
@@ -150,8 +153,6 @@ def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
         run.verify()
     except BusyError as error:
         raise click.ClickException(str(error)) from None
-    except StorageError as error:
-        raise IntegrityFailure(str(error)) from None
     return run, writable
 
 
@@ -162,6 +163,7 @@ def _kept(run: Run, name: str, certificates: Certificates, y: NDArray[Any] | Non
     with writing(run.path / name):
         try:
             (run.path / CERTIFICATES).mkdir(exist_ok=True)
+            run.begin(name)
             _rows.write(run.path / name, certificates, y)
             run.record(name)
         except OSError as error:

@@ -92,7 +92,7 @@ def _pace(
     """Seconds to start, and for each network of average size; random images are as good as real ones for that."""
     import numpy as np
 
-    from runoff.members import seeds_of
+    from runoff.isolation import seeds_of
     from runoff.torch import Job, Trainer, networks, recipes, running
 
     n_samples, n_inputs, shape, n_classes = paper.SIZES[dataset]

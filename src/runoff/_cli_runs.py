@@ -135,7 +135,7 @@ def tell_plan(
 def told() -> Iterator[None]:
     """Errors as one sentence with their exit code."""
     from runoff._locks import BusyError
-    from runoff.members import MemberError
+    from runoff.isolation import MemberError
     from runoff.storage import StorageError
 
     try:

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from functools import cache
@@ -46,7 +47,11 @@ def helper(function: F) -> F:
 
 @cache
 def _cache_directory() -> Path | None:
-    """A directory of this version's own: where the user says, beside the package, in the home directory, or nowhere."""
+    """Find a directory of this version's own: where the user says, beside the package, at home, or nowhere.
+
+    Numba reads what it kept by pickle, so whoever can write there can run code here: only a directory in which nobody
+    else can write or rename anything will do.
+    """
     digest = hashlib.sha256()
     for source in sorted(PACKAGE.rglob("*.py")):
         digest.update(source.read_bytes())
@@ -62,7 +67,24 @@ def _cache_directory() -> Path | None:
 def _writable(directory: Path) -> bool:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _only_ours(directory):
+            return False
         with tempfile.TemporaryFile(dir=directory):
             return shutil.disk_usage(directory).free > ROOM
     except (OSError, RuntimeError):
         return False
+
+
+def _only_ours(directory: Path) -> bool:
+    """Return whether nobody but this user and root can put files into a directory, or another one in its place."""
+    if not hasattr(os, "getuid"):  # no such rights on this system
+        return True
+    place = directory.resolve()
+    for folder in (place, *place.parents):
+        status = folder.stat()
+        others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        # In a sticky directory, such as /tmp, others can add files but not replace ours.
+        shared = others_write and (folder == place or not status.st_mode & stat.S_ISVTX)
+        if shared or status.st_uid not in (0, os.getuid()):
+            return False
+    return True

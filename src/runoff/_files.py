@@ -1,8 +1,10 @@
 """Files: arrays read without trusting them, results written whole or not at all."""
 
 import errno
+import hashlib
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +17,9 @@ from numpy.typing import NDArray
 
 VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the .npy format
 
+LARGEST = 2**33  # bytes of one file that is read or hashed: what claims more is damaged, or a trap
+CHUNK = 2**20
+
 UNFINISHED = ".runoff-tmp"
 _TEMPORARY = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)  # as tempfile.mkstemp names them
 
@@ -22,12 +27,45 @@ _TEMPORARY = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTA
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 
 
+def open_regular(path: str | Path) -> IO[bytes]:
+    """Open a file for reading, if it is an ordinary one: opening a named pipe would wait for a writer forever."""
+    waits = getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, os.O_RDONLY | waits | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not an ordinary file", os.fspath(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
+    """Return the content of an ordinary file that has at most `most` bytes."""
+    with open_regular(path) as file:
+        _check_size(file, path, most)
+        return file.read()
+
+
+def sha256_of(path: str | Path) -> str:
+    """Return the SHA-256 of an ordinary file, in hexadecimal, without holding the file in memory."""
+    hashed = hashlib.sha256()
+    with open_regular(path) as file:
+        _check_size(file, path, LARGEST)
+        while part := file.read(CHUNK):
+            hashed.update(part)
+    return hashed.hexdigest()
+
+
+def _check_size(file: IO[bytes], path: str | Path, most: int) -> None:
+    size = os.fstat(file.fileno()).st_size
+    if size > most:
+        raise OSError(errno.EFBIG, f"{size} bytes, and at most {most} are read", os.fspath(path))
+
+
 def open_array(path: str | Path) -> NDArray[Any]:
     """Memory-map a .npy file of plain numbers, after checking that all of it is there. Never unpickles."""
     path = Path(path)
     foreign = f"{path} must be a .npy file as numpy.save writes it, got something else"
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             shape, _, dtype = read_header(file)
             start, size = file.tell(), os.fstat(file.fileno()).st_size
     except OSError as error:
@@ -36,6 +74,8 @@ def open_array(path: str | Path) -> NDArray[Any]:
         raise ValueError(foreign) from None
     if dtype.hasobject:
         raise ValueError(f"{path} must hold numbers, got pickled objects, which are never loaded: save a plain array")
+    if dtype.subdtype is not None or dtype.names is not None:
+        raise ValueError(f"{path} must hold numbers, got records ({dtype}): save a plain array")
     if not dtype.itemsize:
         raise ValueError(f"{path} must hold numbers, got values of no bytes: save a plain array")
     expected = start + dtype.itemsize * int(np.prod(shape, dtype=object))
@@ -109,9 +149,12 @@ def sync_directory(folder: Path) -> None:
 def leftovers(folder: str | Path) -> list[Path]:
     """The temporary files that `written_whole` left in a folder, itself only, when it was killed.
 
-    They look the same while they are being written: only who knows that nobody writes there may delete them.
+    They look the same while they are being written: only who knows that nobody writes there may delete them. A folder
+    that is a link has none: what it leads to is somebody else's.
     """
     folder = Path(folder)
+    if folder.is_symlink() or not folder.is_dir():
+        return []
     found = [f for f in folder.iterdir() if _TEMPORARY.fullmatch(f.name) and f.is_file() and not f.is_symlink()]
     return sorted(found)
 

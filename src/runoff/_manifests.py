@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 from runoff import elections
+from runoff.storage import MOST_MEMBERS
 
 BALLOTS = re.compile(r"ballots-([1-9]\d{0,8})\.npy")
-ROWS = re.compile(r"[a-z]+-[a-z]+-\d+\.(csv|parquet)")  # as `runoff certify` names them
+ROWS = re.compile(rf"certificates/({'|'.join(elections.NAMES)})-(tight|paper)-[1-9]\d{{0,8}}\.(csv|parquet)")
 EDIT = re.compile(r"edits/\d{6,}-(add|remove)\.npz")
 
 
@@ -20,9 +21,11 @@ def odd(manifest: dict[str, Any]) -> str | None:
         return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
     numbers = {"n_partitions": 1, "spread": 1, "random_state": 0}
+    offsets = manifest["partition"].get("offsets")
     sound = {
         **{name: is_number(settings.get(name), least) for name, least in numbers.items() if name in settings},
         "n_seeds": is_number(manifest.get("n_seeds", 1), 1),
+        "stale": all(isinstance(name, str) and is_made(name) for name in manifest.get("stale", [])),
         "given": isinstance(dataset.get("given"), str),
         "weights": isinstance(dataset.get("weights"), bool),
         "classes": isinstance(dataset.get("classes"), list) and all(isinstance(c, str) for c in dataset["classes"]),
@@ -32,7 +35,20 @@ def odd(manifest: dict[str, Any]) -> str | None:
         "election": manifest.get("election", "runoff") in elections.NAMES,
         "first_weights": _is_start(settings.get("first_weights")),
     }
-    return next((name for name, good in sound.items() if not good), None)
+    odd_one = next((name for name, good in sound.items() if not good), None)
+    if odd_one is not None:
+        return odd_one
+    n_members = settings["n_partitions"] * settings.get("spread", 1)
+    if n_members > MOST_MEMBERS:
+        return "n_partitions"
+    if not isinstance(offsets, list) or len({*offsets}) != len(offsets) or len(offsets) != settings.get("spread", 1):
+        return "offsets"
+    return None if all(is_number(o, 0) and o < n_members for o in offsets) else "offsets"
+
+
+def is_made(name: str) -> bool:
+    """Return whether a name is one that commands give to ballots or certificates, which they may delete."""
+    return bool(BALLOTS.fullmatch(name) or ROWS.fullmatch(name))
 
 
 def _is_start(given: Any) -> bool:

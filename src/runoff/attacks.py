@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from runoff import _blocks
 from runoff._cover import FOUND, UNREACHABLE, search, taken
-from runoff.ballots import Ballots
+from runoff.ballots import Ballots, points, readable
 from runoff.elections._base import SEARCH_NODES, Election, Members, Outcome, Story, Threat, separate_bound
 from runoff.spreads import Spread, disjoint
 
@@ -18,8 +19,8 @@ TRIED = 64  # threats that are searched for an attack, the most promising first
 class Attack:
     """A takeover that changes one prediction.
 
-    `ballots` are points, hence scores: `row = scores[i].copy(); row[attack.members] = attack.ballots` is the input
-    after the attack.
+    `attack.apply(scores[i])` is the input after the attack. `ballots` are points, hence scores, so for scores of any
+    type but booleans `row = scores[i].copy(); row[attack.members] = attack.ballots` is the same.
     """
 
     buckets: NDArray[np.int64]
@@ -37,6 +38,12 @@ class Attack:
     def named(self, classes: NDArray[Any] | None) -> "Attack":
         """The same with labels in place of class indices."""
         return self if classes is None else replace(self, prediction=classes[self.prediction], classes=classes)
+
+    def apply(self, scores: ArrayLike) -> Ballots:
+        """Return an input's ballots after the attack, from its scores or ballots, (n_members, n_classes)."""
+        after: Ballots = points(readable(_blocks.checked(np.asarray(scores)[None])))[0]
+        after[self.members] = self.ballots
+        return after
 
     def __len__(self) -> int:
         """How many buckets it takes over."""

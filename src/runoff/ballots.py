@@ -95,18 +95,3 @@ def prefer(ballots: Ballots, firsts: NDArray[np.int64], last: int) -> Ballots:
     moved[np.arange(len(moved)), firsts] = moved.shape[1]
     moved[:, last] = -1
     return points(moved)
-
-
-def with_new_classes(ballots: Ballots, count: int) -> Ballots:
-    """Classes in front that every member ranks last: labels that an attacker may bring.
-
-    Two are as many as an attack can use, and in front they win all ties: no other new labels do better.
-    """
-    if not count:
-        return ballots
-    n_classes = ballots.shape[-1] + count
-    wider = np.empty((*ballots.shape[:-1], n_classes), points_dtype(n_classes))
-    wider[..., :count] = np.arange(count)[::-1]
-    wider[..., count:] = ballots
-    wider[..., count:] += count
-    return wider

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from runoff.attacks import Attack
     from runoff.elections._base import Election
 
+LABELS_NOT_FIXED = (
+    "certify needs all labels that there can be, fixed beforehand: pass classes= to the classifier, as in "
+    "classes=[0, 1, 2]; if they follow from y, one label that appears or vanishes can change every member's ballots"
+)
 ONE_EDIT = "Nothing is proven: one edit might change this. "
 BOUNDS = ("tight", "paper")
 NODES = 200  # of search for an input and a spread; enough for the exact cost of about half of all inputs
@@ -80,9 +84,8 @@ def certify(
                 "got another: leave it out"
             )
         spread = known
-    n_new = getattr(scores, "n_new", 0)
-    if n_new:
-        scores = scores.widened()  # type: ignore[union-attr]
+    if not getattr(scores, "classes_fixed", True):
+        raise ValueError(LABELS_NOT_FIXED)
     source = None if isinstance(scores, Iterator) else _blocks.checked(scores)
     checked: Spread | None = None
     results: list[NDArray[np.int64]] = []
@@ -96,7 +99,7 @@ def certify(
             done += len(block)
     prediction, runner_up, cost = np.concatenate(results, axis=1)
     n_buckets = n_members if checked is None else checked.n_buckets
-    certificates = Certificates(
+    return Certificates(
         prediction=prediction,
         radius=np.minimum(cost - 1, n_buckets),
         runner_up=runner_up,
@@ -109,7 +112,6 @@ def certify(
         fingerprint=fingerprint,
         _scores=source,
     )
-    return certificates.named(np.arange(n_classes - n_new), fingerprint, n_new) if n_new else certificates
 
 
 def _threads() -> int:
@@ -167,7 +169,6 @@ class Certificates:
     spread: Spread | None = None
     classes: NDArray[Any] | None = None
     fingerprint: str | None = None
-    n_new: int = 0  # classes in front of `classes` that stand for labels which nobody has used yet
     _scores: NDArray[Any] | None = None
     _rows: NDArray[np.int64] | None = None  # of `_scores`, where these are a selection
 
@@ -191,30 +192,17 @@ class Certificates:
             f"{self.bound} bound, median radius {np.median(self.radius) if len(self) else 0:g}>"
         )
 
-    def named(self, classes: NDArray[Any] | None, fingerprint: str | None = None, n_new: int = 0) -> Certificates:
-        """The same with labels in place of class indices, after `n_new` classes that are not used yet.
-
-        Such a class has no votes, so it is never elected. It is runner-up only where the winner has all the votes: then
-        the first of the other labels is named instead, as in the election without it.
-        """
+    def named(self, classes: NDArray[Any] | None, fingerprint: str | None = None) -> Certificates:
+        """Return the same certificates with labels in place of class indices."""
         if classes is None:
             return self
-        first_other = np.minimum(np.where(self.prediction == n_new, 1, 0), len(classes) - 1)
-        runner_up = np.where(self.runner_up < n_new, first_other, self.runner_up - n_new)
         return replace(
             self,
-            prediction=classes[self.prediction - n_new],
-            runner_up=classes[runner_up],
+            prediction=classes[self.prediction],
+            runner_up=classes[self.runner_up],
             classes=classes,
             fingerprint=fingerprint,
-            n_new=n_new,
         )
-
-    def _names(self) -> NDArray[Any] | None:
-        if self.classes is None:
-            return None
-        new = ["(a new label)", "(another new label)"][: self.n_new]
-        return np.array([*new, *self.classes.tolist()], dtype=object)
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas DataFrame with the columns prediction, radius and runner_up."""
@@ -253,7 +241,7 @@ class Certificates:
         if self.bound == "paper":  # the paper's bound may be below the truth: find that first
             cost = int(certify(ballots[None], election=self.election, spread=self.spread).radius[0]) + 1
         found = attacks.find(self.election, ballots, self.spread, cost)
-        return None if found is None else found.named(self._names())
+        return None if found is None else found.named(self.classes)
 
     def explain(self, i: int, scores: ArrayLike | None = None) -> str:
         """One paragraph on input i: the votes, what is proven, and the cheapest way found to break it."""
@@ -265,7 +253,7 @@ class Certificates:
         alone = self.spread is None or self.spread.one_to_one is not None
         unit = "member" if alone else "bucket"
         edits = "single edit" if radius == 1 else f"{radius} edits"
-        story = f"{self.election.hold(ballots).story.told(self._names())} "
+        story = f"{self.election.hold(ballots).story.told(self.classes)} "
         story += f"Proven: no {edits} of the training data can change this. " if radius else ONE_EDIT
         if attack is None:
             return f"{story}No attack of any size can: the members that a bucket reaches are too few."
@@ -294,7 +282,7 @@ class Certificates:
             raise ValueError(f"scores must have shape ({self.n_members}, {self.n_classes}), got {row.shape}")
         ballots: Ballots = points(readable(_blocks.checked(row[None])))[0]
         again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound)
-        again = again.named(self.classes, n_new=self.n_new)
+        again = again.named(self.classes)
         for name in ("prediction", "runner_up", "radius"):
             now, then = getattr(again, name)[0], getattr(self, name)[i]
             if now != then:

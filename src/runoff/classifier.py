@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from runoff.ballots import Ballots
 from runoff.ensemble import Ensemble
-from runoff.members import (
-    Member,
-    Recipe,
-    default_estimator,
-    fit_member,
-    rank_member,
-    score_member,
-    seeds_of,
-    undisturbed,
-)
+from runoff.isolation import MemberError, seeds_of, undisturbed
+from runoff.members import Member, Recipe, default_estimator, fit_member, rank_member, score_member
 from runoff.samples import Rows, Samples
 
-INPUTS = 8192  # asked at a time, whatever the members and classes: last bits may depend on it
+INPUTS = 8192  # scored at a time, whatever the members and classes: last bits may depend on it
+PROBES = 256  # training samples on which a member that was trained twice is compared
 
 
 class RunoffClassifier(Ensemble):
@@ -48,7 +42,7 @@ class RunoffClassifier(Ensemble):
     spread : in how many members d each bucket is used; there are k * d members (1: DPA, more: FA)
     n_seeds : fits for each member, with different seeds, whose scores are averaged (DPA*)
     election, bound : as in `runoff.certify`
-    classes : all labels there can be. Default: those in y
+    classes : all labels there can be, fixed beforehand. `certify` needs them; without, they are those in y
     hash_key : secret bytes from `runoff.new_key()`. Default: derived from random_state, so that fits repeat
     n_jobs : members trained at a time, through joblib
     random_state : int
@@ -95,34 +89,66 @@ class RunoffClassifier(Ensemble):
         kind = self._samples.kind
         self._recipe = Recipe(default_estimator(kind) if self.estimator is None else self.estimator)
 
-    def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:  # noqa: ARG002
+    def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
+        labels = self.classes_[codes]  # in the type of the classes, which no sample decides
         with undisturbed():  # one thread here too, for backends of threads: the first to finish must not undo it
-            trained = Parallel(n_jobs=self.n_jobs)(
-                delayed(fit_member)(
-                    self._recipe,
-                    *((self._samples, self._labels, rows[m]) if self.n_jobs in (None, 1) else self._part(rows[m])),
-                    m,
-                    seeds_of(self._seed, m, self._n_seeds),
+            trained: list[Member] = list(
+                Parallel(n_jobs=self.n_jobs)(
+                    delayed(fit_member)(
+                        self._recipe,
+                        *self._part(rows[m], labels),
+                        m,
+                        seeds_of(self._seed, m, self._n_seeds),
+                    )
+                    for m in which
                 )
-                for m in which
             )
-        return list(trained)
+            if not self.members_:  # by `fit`; updates go by the same recipe
+                self._check_repeats(trained, labels, rows)
+        return trained
 
-    def _part(self, rows: NDArray[np.int64]) -> tuple[Samples, NDArray[Any], NDArray[np.int64]]:
-        """Only a member's own rows travel to another process."""
-        return self._samples.kept(rows), self._labels[rows], np.arange(len(rows))
+    def _part(self, rows: Rows, labels: NDArray[Any]) -> tuple[Samples, NDArray[Any], Rows]:
+        """Return what a member is trained on. To another process, only the member's own rows travel."""
+        if self.n_jobs in (None, 1):
+            return self._samples, labels, rows
+        return self._samples.kept(rows), labels[rows], np.arange(len(rows))
+
+    def _check_repeats(self, trained: Sequence[Member], labels: NDArray[Any], rows: list[Rows]) -> None:
+        """Refuse estimators that do not repeat: train one member again after the others, and score both, one twice.
+
+        Random numbers that nobody seeds would make untouched members differ between two fits, and no radius would hold.
+        """
+        first = next((member for member in trained if member.fitted), None)
+        if first is None:
+            return
+        m = first.index
+        again = fit_member(self._recipe, self._samples, labels, rows[m], m, seeds_of(self._seed, m, self._n_seeds))
+        probes = self._samples.kept(np.unique(np.linspace(0, len(labels) - 1, PROBES).astype(np.int64)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            scores = [member.scores(probes, self.classes_) for member in (first, first, again)]
+        if not np.array_equal(scores[0], scores[1]):
+            raise MemberError(
+                f"estimator must give the same scores twice for the same inputs, but member {m} does not: it uses "
+                "threads or random numbers that cannot be controlled from here; turn them off in its settings"
+            )
+        if not np.array_equal(scores[0], scores[2]):
+            raise MemberError(
+                f"estimator must learn the same from the same samples twice, but member {m} does not: it draws random "
+                "numbers that cannot be seeded from here; give it a random_state, or a seed of its own"
+            )
 
     def _scored(self, inputs: Samples) -> NDArray[np.float64]:
-        return np.stack(self._asked(score_member, inputs), axis=1)
+        return np.stack(self._by_members(score_member, inputs), axis=1)
 
     def _ranked(self, inputs: Samples) -> Ballots:
         blocks = [np.arange(s, min(s + INPUTS, len(inputs))) for s in range(0, len(inputs), INPUTS)]
-        return np.concatenate([np.stack(self._asked(rank_member, inputs.kept(b)), axis=1) for b in blocks])
+        return np.concatenate([np.stack(self._by_members(rank_member, inputs.kept(b)), axis=1) for b in blocks])
 
-    def _asked(self, question: Any, inputs: Samples) -> list[NDArray[Any]]:
+    def _by_members(self, function: Any, inputs: Samples) -> list[NDArray[Any]]:
         with undisturbed():
-            answers = Parallel(n_jobs=self.n_jobs)(delayed(question)(m, inputs, self.classes_) for m in self.members_)
-        return list(answers)
+            results = Parallel(n_jobs=self.n_jobs)(delayed(function)(m, inputs, self.classes_) for m in self.members_)
+        return list(results)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a new directory, without its training samples."""

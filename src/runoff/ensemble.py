@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -11,15 +10,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite, check_random_state, get_tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from runoff import hashing, samples
-from runoff.ballots import Ballots, points, with_new_classes
-from runoff.certificates import BOUNDS, Certificates, certify
+from runoff import hashing, labels, samples
+from runoff.ballots import Ballots, points
+from runoff.certificates import BOUNDS, LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
-from runoff.members import MemberError
+from runoff.isolation import MemberError
 from runoff.partition import Partition, Scores
 from runoff.samples import Rows, Samples
 
@@ -57,12 +55,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.__dict__ = before
 
     def _fit(self, X: Any, y: Any) -> None:
-        self._known = self.classes  # `update` keeps to it, whatever is set in between
+        # `update` keeps to these, whatever is set in between.
+        self._known = None if self.classes is None else labels.fixed(self.classes)
         X, y = self._checked(X, y, reset=True)
         self._seed = _seed(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
         self.partition_ = Partition.make(self.n_partitions, self.spread, self._seed, key, self.hash)
-        self._n_seeds, self._n_new = self.n_seeds, 2 if self._known is None else 0
+        self._n_seeds = self.n_seeds
         self._samples, self._labels = X, y.copy()  # labels that somebody changes in place stay what they were
         self._digests = self.partition_.digests(X)
         self._buckets = self.partition_.buckets(X, self._digests)
@@ -87,9 +86,10 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train_members(self, which: Sequence[int]) -> None:
         """Train these members; the others stay as they are."""
-        self.classes_ = self._all_classes(self._labels)
+        self.classes_ = np.unique(self._labels) if self._known is None else self._known
         codes = np.searchsorted(self.classes_, self._labels)
         rows = self.partition_.rows(self._buckets, self._digests, codes)
+        self._training_sets = self.partition_.training_sets(rows, self._digests, codes)
         trained = self._train(which, codes, rows)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]
@@ -97,10 +97,19 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.member_sizes_ = np.array([len(own) for own in rows])
 
     def _tell_refusals(self) -> None:
-        """Warn of members that vote by the fixed rule because their estimator refused; if all did, it is no rule."""
+        """Warn of members that vote by their class shares because their estimator refused their samples.
+
+        A warning even where no member learnt anything: where one did, an edit could take that one away, and no edit may
+        turn a prediction into an error.
+        """
         refused = [member for member in self.members_ if member.refused]
-        if refused and not any(member.fitted for member in self.members_):
-            raise MemberError(f"member {refused[0].index} could not be trained, nor any other: {refused[0].refused}")
+        if refused and not self._has_learnt():
+            warnings.warn(
+                f"no member could be trained, so all vote by the shares of their classes; member {refused[0].index}: "
+                f"{refused[0].refused}",
+                stacklevel=4,
+            )
+            return
         for member in refused:
             warnings.warn(
                 f"member {member.index} votes by the shares of its classes, since its estimator refused its samples: "
@@ -108,11 +117,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 stacklevel=4,
             )
 
+    def _has_learnt(self) -> bool:
+        return any(member.fitted for member in self.members_)
+
     def scores(self, X: Any) -> Scores:
         """The members' scores, with the spread that belongs to them: `certify` takes them as they are."""
         check_is_fitted(self)
         values = self._scored(self._samples_of(X, reset=False))
-        return Scores(values, self.partition_.spread, self.partition_.fingerprint, self._n_new)
+        return Scores(values, self.partition_.spread, self.partition_.fingerprint, self._known is not None)
 
     def balance(self) -> str:
         """How evenly the samples fell on members, in words."""
@@ -124,26 +136,38 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(self._samples_of(X, reset=False)))
-        return self._certify(X, bound="paper" if get(self.election).in_paper else self.bound).prediction
+        return self._elect(X, bound="paper" if get(self.election).in_paper else self.bound).prediction
 
     def certify(self, X: Any) -> Certificates:
-        """Predictions with their proven radii: `.prediction` and `.runner_up` are labels."""
-        return self._certify(X, self.bound)
+        """Return predictions with their proven radii: `.prediction` and `.runner_up` are labels.
 
-    def _certify(self, X: Any, bound: str) -> Certificates:
+        With at most `radius[i]` training samples inserted, deleted or relabelled, the classifier fitted on the edited
+        samples, with the same `classes`, still predicts `prediction[i]`.
+        """
         check_is_fitted(self)
+        if self._known is None:
+            raise ValueError(f"{LABELS_NOT_FIXED} (y holds {self.classes_.tolist()!r:.100})")
+        if not self._has_learnt() and (refused := next((m for m in self.members_ if m.refused), None)):
+            raise MemberError(
+                f"there is nothing to certify, since no member could be trained; member {refused.index}: "
+                f"{refused.refused}"
+            )
+        return self._elect(X, self.bound)
+
+    def _elect(self, X: Any, bound: str) -> Certificates:
         inputs = self._samples_of(X, reset=False)
-        if len(self.classes_) + self._n_new < 2:
+        if len(self.classes_) < 2:
             raise ValueError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: add to classes=")
-        ballots = with_new_classes(self._ranked(inputs), self._n_new)
+        ballots = self._ranked(inputs)
         certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)
-        return certificates.named(self.classes_, self.partition_.fingerprint, self._n_new)
+        return certificates.named(self.classes_, self.partition_.fingerprint)
 
     def update(self, add: tuple[Any, Any] | None = None, remove: tuple[Any, Any] | None = None) -> Self:
-        """Insert and delete training samples; only members whose buckets changed are trained again.
+        """Insert and delete training samples; only members whose buckets changed are retrained.
 
         The result is, bit for bit, that of `fit` on the new data. Removing a sample is unlearning it: d members are
-        trained again, and no other has ever seen it. Relabelling is removing and adding.
+        retrained, and no other has ever seen it. Relabelling is removing and adding. Without `classes=`, an update that
+        brings or removes a label retrains all members.
         """
         check_is_fitted(self)
         self._check_samples()
@@ -157,17 +181,19 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             new = self._placed(*add)
             touched.append(new[3])
         rows = np.flatnonzero(keep)
-        samples_, labels = self._samples.kept(rows), self._labels[rows]
+        samples_, y = self._samples.kept(rows), self._labels[rows]
         digests, buckets = self._digests[rows], self._buckets[rows]
         if new is not None:
-            samples_, labels = samples_.joined(new[0]), np.concatenate([labels, new[1]])
+            samples_, y = samples_.joined(new[0]), np.concatenate([y, new[1]])
             digests, buckets = np.concatenate([digests, new[2]]), np.concatenate([buckets, new[3]])
-        if not len(labels):
+        if not len(y):
             raise ValueError("update must leave at least one training sample, got none")
         before = self.__dict__.copy()
-        self._samples, self._labels, self._digests, self._buckets = samples_, labels, digests, buckets
+        self._samples, self._labels, self._digests, self._buckets = samples_, y, digests, buckets
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
         self.updated_members_ = np.unique(self.partition_.spread[changed])
+        if self._known is None and not _same_labels(np.unique(y), self.classes_):
+            self.updated_members_ = np.arange(self.partition_.n_members)
         try:
             self._train_members(self.updated_members_.tolist())
         except BaseException:
@@ -187,13 +213,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         digests = self.partition_.digests(X)
         return X, y, digests, self.partition_.buckets(X, digests)
 
-    def _found(self, digests: Any, labels: NDArray[Any]) -> list[int]:
+    def _found(self, digests: Any, y: NDArray[Any]) -> list[int]:
         """Where these samples stand among the training samples, each copy once."""
         places: dict[tuple[int, int, Any], list[int]] = {}
         for i, (digest, label) in enumerate(zip(self._digests.tolist(), self._labels.tolist(), strict=True)):
             places.setdefault((*digest, label), []).append(i)
         found = []
-        for i, (digest, label) in enumerate(zip(digests.tolist(), labels.tolist(), strict=True)):
+        for i, (digest, label) in enumerate(zip(digests.tolist(), y.tolist(), strict=True)):
             left = places.get((*digest, label))
             if not left:
                 raise ValueError(
@@ -218,25 +244,17 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         X = self._samples_of(X, reset)
-        _refuse_mixed(y)
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-        if len(X) != len(y):
-            raise ValueError(f"X and y must be of the same length, got {len(X)} samples and {len(y)} labels")
-        if not len(y):
+        array, values = labels.checked(y)
+        if len(X) != len(array):
+            raise ValueError(f"X and y must be of the same length, got {len(X)} samples and {len(array)} labels")
+        if not len(array):
             raise ValueError("X must hold at least one sample, got 0 sample(s)")
-        check_classification_targets(y)
-        self._all_classes(y)
-        return X, y
-
-    def _all_classes(self, y: NDArray[Any]) -> NDArray[Any]:
-        found = np.unique(y)
-        if self._known is None:
-            return found
-        classes = np.unique(np.asarray(self._known))
-        if outside := [label for label in found.tolist() if label not in set(classes.tolist())]:
-            raise ValueError(f"y must hold labels out of classes={classes.tolist()}, got {outside[0]!r}")
-        return classes
+        if self._known is not None:
+            return X, self._known[labels.codes(values, self._known)]
+        if not reset and (array.dtype.kind in "US") != (self._labels.dtype.kind in "US"):
+            known = self._labels[:1].tolist()[0]
+            raise ValueError(f"y must hold labels of the kind of {known!r} as in fit, got {values[0]!r}")
+        return X, array
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:
         """X as samples. Arrays of two dimensions are checked as scikit-learn does; other kinds by what they are."""
@@ -267,21 +285,15 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("X must hold at least one sample, got 0 sample(s)")
         return checked
 
-    def _shown(self) -> Self:
-        """A copy whose key does not show, for one given as plain bytes."""
-        shown = copy.copy(self)
-        shown.hash_key = None if self.hash_key is None else hashing.Key(self.hash_key)
-        return shown
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings, as scikit-learn does; a key given as plain bytes does not show where they are printed.
 
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        return str(BaseEstimator.__repr__(self._shown(), N_CHAR_MAX))
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        return BaseEstimator._repr_mimebundle_(self._shown(), **kwargs)
-
-    @property
-    def _repr_html_(self) -> Any:
-        return lambda: BaseEstimator._repr_mimebundle_(self._shown())["text/html"]
+        The texts and pages that scikit-learn makes of an estimator, and of what surrounds it, are made from this.
+        """
+        if isinstance(self.hash_key, bytes) and not isinstance(self.hash_key, hashing.Key):
+            self.hash_key = hashing.Key(self.hash_key)
+        params: dict[str, Any] = super().get_params(deep)
+        return params
 
 
 def _seed(random_state: Any) -> int:
@@ -291,11 +303,9 @@ def _seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _refuse_mixed(y: Any) -> None:
-    """Texts among other labels would make texts of them all, sorted as such: nobody may bring that about."""
-    values = y if isinstance(y, (list, tuple)) else y.tolist() if hasattr(y, "dtype") and y.dtype.kind == "O" else []
-    if len({isinstance(label, str) for label in values}) > 1:
-        raise ValueError("y must hold labels of one kind, got texts among others: make them all texts or all numbers")
+def _same_labels(some: NDArray[Any], others: NDArray[Any]) -> bool:
+    """Return whether sorted labels are the same, type included: members are trained on labels of that type."""
+    return some.dtype == others.dtype and np.array_equal(some, others)
 
 
 def _is_text(X: Any) -> bool:

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff import _blocks, hashing, spreads
-from runoff.ballots import Ballots, points, with_new_classes
+from runoff import hashing, spreads
 from runoff.samples import Samples
 
 HASHES = ("content", "pixel-sum")
@@ -29,12 +28,7 @@ class Scores:
     values: NDArray[np.floating[Any]]
     spread: NDArray[np.int64] = field(repr=False)
     fingerprint: str
-    n_new: int = 0  # labels that nobody has used yet and an attacker may bring, where the classes came from the data
-
-    def widened(self) -> Ballots:
-        """The members' ballots with such labels in front."""
-        _blocks.check_finite(self.values, 0)
-        return with_new_classes(points(self.values), self.n_new)
+    classes_fixed: bool = True  # whether the labels were fixed beforehand: `certify` needs that
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
@@ -44,9 +38,8 @@ class Scores:
 
     def __getitem__(self, inputs: Any) -> Scores:
         """The scores of some inputs."""
-        return Scores(
-            self.values[inputs].reshape(-1, *self.values.shape[1:]), self.spread, self.fingerprint, self.n_new
-        )
+        values = self.values[inputs].reshape(-1, *self.values.shape[1:])
+        return Scores(values, self.spread, self.fingerprint, self.classes_fixed)
 
 
 @dataclass(frozen=True)
@@ -137,3 +130,13 @@ class Partition:
             mine = np.concatenate([order[by_bucket[ends[b] : ends[b + 1]]] for b in sources])
             own.append(mine[np.argsort(place[mine], kind="stable")])
         return own
+
+    @staticmethod
+    def training_sets(rows: list[NDArray[np.int64]], digests: hashing.Digests, codes: NDArray[np.int64]) -> list[str]:
+        """Return a SHA-256 of each member's training set: its samples' digests and class codes, in their order.
+
+        It says nothing about the samples to those who do not know the key.
+        """
+        packed = np.empty((len(codes), 3), "<u8")
+        packed[:, :2], packed[:, 2] = digests, codes.astype(np.int64).view(np.uint64)
+        return [hashlib.sha256(packed[own].tobytes()).hexdigest() for own in rows]

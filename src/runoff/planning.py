@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from runoff import hashing, samples
-from runoff.members import Recipe, default_estimator, fit_member, seeds_of, undisturbed
+from runoff.isolation import seeds_of, undisturbed
+from runoff.members import Recipe, default_estimator, fit_member
 from runoff.partition import Partition
 
 

@@ -29,11 +29,13 @@ from numpy.typing import NDArray
 
 import runoff
 from runoff import _files, _manifests, hashing, storage
+from runoff.datasets import DatasetError, _npz
 from runoff.partition import Partition
 from runoff.storage import StorageError
 
 FORMAT, VERSION = "runoff run", 1
 MEMBERS, CERTIFICATES = "members", "certificates"
+FOLDERS = (MEMBERS, CERTIFICATES, "edits")
 KEYS = {"settings": dict, "dataset": dict, "partition": dict, "versions": dict, "edits": list, "files": dict}
 
 
@@ -120,6 +122,8 @@ class Run:
         for name, kind in KEYS.items():
             if not isinstance(manifest.get(name), kind):
                 raise StorageError(f"{path} does not describe a run: its manifest has no {name}, so it was altered")
+        if link := next((name for name in FOLDERS if (path / name).is_symlink()), None):
+            raise StorageError(f"{path / link} must be a folder of the run, got a symbolic link: copy what it leads to")
         if (odd := _manifests.odd(manifest)) is not None:
             raise StorageError(f"{path} does not describe a run: its manifest has an odd {odd}, so it was altered")
         try:
@@ -157,28 +161,48 @@ class Run:
     def record(self, *names: str) -> None:
         """Note the SHA-256 of files that are complete."""
         for name in names:
-            self.manifest["files"][name] = storage.sha256((self.path / name).read_bytes())
+            self.manifest["files"][name] = _files.sha256_of(self.path / name)
+        self._mark_stale(set(self.manifest.get("stale", [])) - set(names))
         self.write_manifest()
+
+    def begin(self, name: str) -> None:
+        """List ballots or certificates that are about to be written: a kill leaves no file that nobody knows of."""
+        if name not in self.manifest["files"]:
+            self._mark_stale({*self.manifest.get("stale", []), name})
+            self.write_manifest()
 
     def replace(self, names: Iterable[str], *stale: str) -> None:
         """Note files that are complete, and drop those that no longer hold, in one write of the manifest."""
-        files = self.manifest["files"]
-        self.manifest["files"] = {name: digest for name, digest in files.items() if not name.startswith(stale)}
+        self._drop({name for name in self.manifest["files"] if name.startswith(stale)})
         self.record(*names)
         self.sweep()
 
-    def sweep(self) -> None:
-        """Remove ballots and certificates that the manifest no longer vouches for, and what kills left of such files.
+    def _drop(self, names: set[str]) -> None:
+        """List files no longer; ballots and certificates among them are to be deleted."""
+        self.manifest["files"] = {name: digest for name, digest in self.manifest["files"].items() if name not in names}
+        self._mark_stale({*self.manifest.get("stale", []), *filter(_manifests.is_made, names)})
 
-        They are of other networks. Only when the manifest is on disk, so that a kill leaves too much, never too little.
+    def _mark_stale(self, names: set[str]) -> None:
+        self.manifest.pop("stale", None)
+        if names:
+            self.manifest["stale"] = sorted(names)
+
+    def sweep(self) -> None:
+        """Delete ballots and certificates that the manifest lists as stale, and what kills left of files.
+
+        They are of other networks, or were never finished. Nothing else is deleted, and no link is followed. Only when
+        the manifest is on disk, so that a kill leaves too much, never too little.
         """
-        for folder, ours in ((self.path, _manifests.BALLOTS), (self.path / CERTIFICATES, _manifests.ROWS)):
-            if not folder.is_dir():
-                continue
-            stale = [file for file in folder.iterdir() if ours.fullmatch(file.name)]
-            stale = [file for file in stale if str(file.relative_to(self.path)) not in self.manifest["files"]]
-            for file in (*stale, *_files.leftovers(folder)):
+        for name in self.manifest.get("stale", []):
+            file = self.path / name
+            if name not in self.manifest["files"] and file.is_file() and not file.is_symlink():
                 file.unlink(missing_ok=True)
+        for folder in (self.path, *(self.path / name for name in FOLDERS if name != MEMBERS)):
+            for file in _files.leftovers(folder):
+                file.unlink(missing_ok=True)
+        if "stale" in self.manifest:
+            self._mark_stale(set())
+            self.write_manifest()
 
     def settle(self, n_seeds: int) -> None:
         """Note how many networks each member is to have, and by what, before they are trained: a kill loses nothing."""
@@ -197,7 +221,7 @@ class Run:
         files = self.manifest["files"]
         stale = {name for name in files if name.endswith(endings)} if endings else set()
         if stale := stale | (set(members) & files.keys()):
-            self.manifest["files"] = {name: digest for name, digest in files.items() if name not in stale}
+            self._drop(stale)
             self.write_manifest()
             self.sweep()
 
@@ -227,7 +251,7 @@ class Run:
 
     def _check(self, name: str) -> None:
         try:
-            storage.checked(self.path, name, self.manifest["files"][name])
+            storage.check(self.path, name, self.manifest["files"][name])
         except StorageError as error:
             cure = "remove it, and `runoff train` with the same settings makes it anew"
             if name.startswith(f"{CERTIFICATES}/"):
@@ -263,8 +287,11 @@ class Run:
         found = []
         for name in self.manifest["edits"]:
             data = storage.checked(self.path, name, self.manifest["files"][name])
-            with np.load(io.BytesIO(data), allow_pickle=False) as file:
-                found.append((name.removesuffix(".npz").split("-")[-1], file["x"], file["y"]))
+            try:
+                arrays = _npz.read(io.BytesIO(data), ["x", "y"], name=str(self.path / name))
+            except DatasetError as error:
+                raise StorageError(f"{error}; take it from a copy") from None
+            found.append((name.removesuffix(".npz").split("-")[-1], arrays["x"], arrays["y"]))
         return found
 
     def unfinished(self) -> RunError:
@@ -282,8 +309,11 @@ class Run:
         return self._array("labels.npy")
 
     def spread(self) -> NDArray[Any]:
-        """Which members learn from each bucket."""
-        return np.asarray(self._array("spread.npy"))
+        """Return which members learn from each bucket: what the partition says, and spread.npy must say the same."""
+        spread = self.partition().spread
+        if not np.array_equal(spread, self._array("spread.npy")):
+            raise StorageError(f"{self.path} has another spread in spread.npy than its partition: it was altered")
+        return spread
 
     def _array(self, name: str) -> NDArray[Any]:
         if name not in self.manifest["files"]:

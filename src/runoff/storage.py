@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff import elections, hashing
+from runoff import _files, elections, hashing
 from runoff.members import Member
 from runoff.partition import Partition
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
     from runoff.ensemble import Ensemble
 
-FORMAT, VERSION = "runoff classifier", 1
+FORMAT, VERSION = "runoff classifier", 2
+LARGEST_MANIFEST = 2**28  # bytes
+MOST_MEMBERS = 10**6  # that a manifest may claim
 
 
 class StorageError(ValueError):
@@ -92,7 +94,8 @@ def described(classifier: Ensemble) -> dict[str, Any]:
         },
         "width": [classifier._width[0], list(classifier._width[1])],
         "members": partition.n_members,
-        "n_new": classifier._n_new,
+        "classes_fixed": classifier._known is not None,
+        "training_sets": classifier._training_sets,
     }
 
 
@@ -144,7 +147,7 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
     try:
         manifest = read_manifest(path, FORMAT, VERSION)
         for name, digest in manifest["files"].items():
-            checked(path, name, digest)
+            check(path, name, digest)
         return _put_together(kind, path, manifest, trusted)
     except StorageError:
         raise
@@ -172,6 +175,8 @@ def _put_together(
 def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
     """The partition, the classes and what else `described` wrote."""
     k, d, offsets, hash_name = manifest["partition"]
+    if not 0 < int(k) * int(d) <= MOST_MEMBERS or not 0 < int(d) == len(offsets):
+        raise StorageError(f"{path} claims {k} parts and {d} members per bucket: its manifest was altered")
     key = hashing.Key(checked(path, "key", manifest["files"]["key"]))
     partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name))
     if partition.fingerprint != manifest["fingerprint"]:
@@ -185,10 +190,10 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
     classifier.classes_ = read_array(path, "classes.npy", manifest)
     if classifier.classes_.ndim != 1 or not np.array_equal(np.unique(classifier.classes_), classifier.classes_):
         raise StorageError(f"{path} has classes that are not sorted labels, each once: it was altered")
-    if int(manifest["n_new"]) not in (0, 2):
-        raise StorageError(f"{path} counts in {manifest['n_new']} new labels, not 0 or 2: its manifest was altered")
-    classifier._n_new = int(manifest["n_new"])
-    classifier.classes = None if classifier._n_new else classifier.classes_
+    if not isinstance(manifest["classes_fixed"], bool):
+        raise StorageError(f"{path} does not say whether its classes were fixed beforehand: its manifest was altered")
+    classifier._known = classifier.classes = classifier.classes_ if manifest["classes_fixed"] else None
+    classifier._training_sets = [str(digest) for digest in manifest["training_sets"]]
     classifier.member_sizes_ = read_array(path, "member_sizes.npy", manifest)
     classifier._seed, classifier._n_seeds = (
         int(manifest["settings"]["random_state"]),
@@ -262,10 +267,10 @@ def read_manifest(path: Path, kind: str, version: int) -> dict[str, Any]:
     """The manifest of a saved classifier, or of a run."""
     what, cure = ("run", "take it from a copy") if kind == "runoff run" else ("saved classifier", "save it again")
     try:
-        manifest = json.loads((path / "manifest.json").read_bytes())
+        manifest = json.loads(_files.read_regular(path / "manifest.json", LARGEST_MANIFEST))
     except OSError as error:
         raise StorageError(f"{path} is not a {what}: manifest.json cannot be read ({error.strerror})") from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise StorageError(f"{path} is damaged: manifest.json is not JSON; {cure}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != kind:
         raise StorageError(f"{path} is not a {what}: manifest.json describes something else")
@@ -277,14 +282,22 @@ def read_manifest(path: Path, kind: str, version: int) -> dict[str, Any]:
     return manifest
 
 
-def checked(path: Path, name: str, digest: str) -> bytes:
-    """A file's bytes, if they are those that were saved."""
+def check(path: Path, name: str, digest: str) -> None:
+    """Refuse a file that is not the one that was saved."""
     try:
-        data = (path / name).read_bytes()
+        found = _files.sha256_of(path / name)
     except OSError as error:
         raise StorageError(f"{path} is incomplete: {name} cannot be read ({error.strerror})") from None
-    if sha256(data) != digest:
+    if found != digest:
         raise StorageError(f"{path} was altered or damaged: {name} has another SHA-256 than its manifest says")
+
+
+def checked(path: Path, name: str, digest: str) -> bytes:
+    """Return a file's bytes, if they are those that were saved."""
+    check(path, name, digest)
+    data = _files.read_regular(path / name)
+    if sha256(data) != digest:
+        raise StorageError(f"{path} was altered while it was read: {name} has another SHA-256 than its manifest says")
     return data
 
 

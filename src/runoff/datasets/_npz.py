@@ -5,33 +5,42 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff._files import read_header, written_whole
+from runoff._files import open_regular, read_header, written_whole
 from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.datasets._errors import DatasetError, MissingError
 
 CHUNK = 2**24
+LARGE, RATIO = 2**28, 100  # bytes, and how much smaller they may be on disk: photographs shrink by less than 10
 
 Kind = tuple[np.dtype[Any], tuple[int, ...]]
 
 
 def read(
-    path: Path, names: Sequence[str], optional: Sequence[str] = (), kinds: Mapping[str, Kind] | None = None
+    source: Path | IO[bytes],
+    names: Sequence[str],
+    optional: Sequence[str] = (),
+    kinds: Mapping[str, Kind] | None = None,
+    name: str | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """The named arrays. With `kinds`, one of another type or shape is refused before it takes any memory."""
+    """Return the named arrays of a file. With `kinds`, one of another type or shape is refused before it takes memory.
+
+    `name` is what errors call the file, where it has no path.
+    """
     arrays = {}
+    path = name or source
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _opened(source) as file, zipfile.ZipFile(file) as archive:
             stored = set(archive.namelist())
-            absent = [name for name in names if f"{name}.npy" not in stored]
+            absent = [array for array in names if f"{array}.npy" not in stored]
             if absent:
                 raise DatasetError(f"{path} must hold {', '.join(names)}, and has no {absent[0]}")
-            for name in [*names, *(extra for extra in optional if f"{extra}.npy" in stored)]:
-                arrays[name] = _array(archive, name, path, None if kinds is None else kinds[name])
+            for array in [*names, *(extra for extra in optional if f"{extra}.npy" in stored)]:
+                arrays[array] = _array(archive, array, path, None if kinds is None else kinds[array])
     except DatasetError:
         raise
     except BROKEN as error:
@@ -41,8 +50,18 @@ def read(
     return arrays
 
 
-def _array(archive: zipfile.ZipFile, name: str, path: Path, kind: Kind | None) -> NDArray[Any]:
+def _opened(source: Path | IO[bytes]) -> IO[bytes]:
+    return open_regular(source) if isinstance(source, Path) else source
+
+
+def _array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | None) -> NDArray[Any]:
     info = archive.getinfo(f"{name}.npy")
+    if kind is None and info.file_size > max(LARGE, RATIO * info.compress_size):
+        raise DatasetError(
+            f"{path} would take {info.file_size / 1e9:.1f} GB of memory for {name}, from "
+            f"{info.compress_size / 1e6:.1f} MB on disk, which looks like a trap: save it with numpy.savez, "
+            "uncompressed, if it is yours"
+        )
     with archive.open(info) as file:
         shape, fortran, dtype = read_header(file)
         if dtype.hasobject:

@@ -152,7 +152,7 @@ def _about(source: Source, bound: str) -> dict[str, Any]:
         "d": source.d,
         "n_seeds": source.n_seeds,
         "n_train": source.n_train,
-        "classes": [*source.classes, *["(a new label)", "(another new label)"][: source.n_new]],
+        "classes": list(source.classes),
         "class_sizes": np.bincount(source.labels, minlength=n_classes).tolist(),
         "members": {
             "accuracy": [round(float(a), 6) for a in source.member_accuracy()],

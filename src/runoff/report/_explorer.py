@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.ballots import Ballots, points, with_new_classes
+from runoff.ballots import Ballots, points
 from runoff.elections._votes import first_choices, ranks_above
 from runoff.report._pictures import shown
 from runoff.spreads import Spread
@@ -38,42 +38,34 @@ def indices(source: Source, names: NDArray[Any]) -> NDArray[np.int64]:
 
 def elections(source: Source, i: int, methods: Sequence[tuple[int, Certificates]]) -> dict[str, Any]:
     """All that the page shows of input i. Methods go by their numbers."""
-    ballots: Ballots = with_new_classes(points(np.asarray(source.ballots[i])[None]), source.n_new)[0]
+    ballots: Ballots = points(np.asarray(source.ballots[i])[None])[0]
     spread = Spread.of(source.spread, len(ballots))
     return {
         "i": i,
         "label": int(source.labels[i]),
         **shown(source, i),
-        "firsts": _on_page(source, first_choices(ballots)),
-        "elections": {str(m): _election(source, i, ballots, spread, found) for m, found in methods},
+        "firsts": first_choices(ballots).tolist(),
+        "elections": {str(m): _election(i, ballots, spread, found) for m, found in methods},
     }
 
 
-def _on_page(source: Source, classes: NDArray[np.int64]) -> list[int]:
-    """Indices as the page has them: new labels come after the others."""
-    moved = np.where(classes < source.n_new, classes + len(source.classes), classes - source.n_new)
-    return [int(c) for c in moved]
-
-
-def _election(source: Source, i: int, ballots: Ballots, spread: Spread, certificates: Certificates) -> dict[str, Any]:
+def _election(i: int, ballots: Ballots, spread: Spread, certificates: Certificates) -> dict[str, Any]:
     outcome = certificates.election.hold(ballots)
     attack = certificates.attack(i, ballots)
     w, s = outcome.prediction, outcome.runner_up
     above = ranks_above(ballots, w, s)
     return {
-        "prediction": _on_page(source, np.array([w]))[0],
-        "runner_up": _on_page(source, np.array([s]))[0],
+        "prediction": w,
+        "runner_up": s,
         "radius": int(certificates.radius[i]),
         "wins": int(above.sum()),
         "above": "".join("1" if prefers else "0" for prefers in above),
         "explain": certificates._told(i, ballots, attack),
-        "attack": None if attack is None else _replayed(source, ballots, spread, certificates, attack),
+        "attack": None if attack is None else _replayed(ballots, spread, certificates, attack),
     }
 
 
-def _replayed(
-    source: Source, ballots: Ballots, spread: Spread, certificates: Certificates, attack: Attack
-) -> dict[str, Any]:
+def _replayed(ballots: Ballots, spread: Spread, certificates: Certificates, attack: Attack) -> dict[str, Any]:
     """The attack bucket by bucket, holding the election after each, until the winner changes."""
     election = certificates.election
     before, now = election.hold(ballots).prediction, ballots.copy()
@@ -91,8 +83,8 @@ def _replayed(
             {
                 "bucket": bucket,
                 "members": members,
-                "firsts": _on_page(source, first_choices(now[members])) if members else [],
-                "after": [*_on_page(source, np.array([w, s])), int(ranks_above(now, w, s).sum())],
+                "firsts": first_choices(now[members]).tolist() if members else [],
+                "after": [w, s, int(ranks_above(now, w, s).sum())],
             }
         )
         if w != before:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff import datasets, storage
-from runoff.certificates import Certificates, certify
+from runoff import _files, datasets, storage
+from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.report._pictures import stretched
 from runoff.runs import Run, RunError, Settings
@@ -36,7 +36,6 @@ class Source:
     ballots : (n_inputs, n_members, n_classes) points or scores
     labels : (n_inputs,) the true classes, as indices
     spread : (n_buckets, d) which members learn from each bucket
-    n_new : labels beyond `classes` that an attacker may bring
     pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) of 8 bits
     features : the inputs themselves where there are no pictures: an array, a table or texts
     member_sizes, member_seconds : samples and seconds of training for each member; None where it is not known
@@ -56,7 +55,6 @@ class Source:
     classes: tuple[str, ...]
     n_partitions: int
     n_seeds: int = 1
-    n_new: int = 0
     n_train: int | None = None
     pictures: NDArray[np.uint8] | None = None
     features: Any = None
@@ -93,15 +91,10 @@ class Source:
 
     def certificates(self, election: str, bound: str) -> Certificates:
         """Of all inputs, with the names of the classes."""
-        scores: Any = self.ballots
-        if self.n_new:
-            from runoff.ballots import points, with_new_classes
-
-            scores = with_new_classes(points(np.asarray(self.ballots)), self.n_new)
         if not get(election).in_paper:
             bound = "tight"
-        found = certify(scores, election=election, spread=self.spread, bound=bound)
-        return found.named(np.array(self.classes, dtype=object), self.fingerprint, self.n_new)
+        found = certify(self.ballots, election=election, spread=self.spread, bound=bound)
+        return found.named(np.array(self.classes, dtype=object), self.fingerprint)
 
     def member_accuracy(self) -> NDArray[np.float64]:
         """How often each member's first choice is right."""
@@ -146,6 +139,8 @@ class Source:
         `picture_shape` is the shape of an image whose pixels are the features, such as (8, 8). Images need none.
         """
         scores = classifier.scores(X)
+        if not scores.classes_fixed:
+            raise ValueError(LABELS_NOT_FIXED)
         classes = classifier.classes_
         labels = np.asarray(y_true)
         if outside := sorted({str(label) for label in labels[~np.isin(labels, classes)].tolist()}):
@@ -163,7 +158,6 @@ class Source:
             classes=tuple(str(label) for label in classes.tolist()),
             n_partitions=partition.n_partitions,
             n_seeds=classifier.n_seeds,
-            n_new=scores.n_new,
             n_train=int(sizes.sum()) // partition.d,
             pictures=pictures,
             features=None if pictures is not None else X.tocsr() if hasattr(X, "tocsr") else X,
@@ -276,9 +270,9 @@ def _like_paper(settings: Settings, recipe: str) -> bool:
 def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
     """Seconds of training for each member. Those of networks that a killed command had finished are not known."""
     try:  # nothing vouches for it
-        times = json.loads((run.path / "timings.json").read_text())["networks"]
+        times = json.loads(_files.read_regular(run.path / "timings.json", storage.LARGEST_MANIFEST))["networks"]
         known = {name: float(seconds) for name, seconds in times.items() if math.isfinite(seconds)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None
     found: list[float | None] = []
     for m in range(len(run.manifest["member_sizes"])):

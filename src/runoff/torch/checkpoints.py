@@ -252,6 +252,17 @@ class Checkpoints:
         """Files are kept: another fit may want them."""
 
 
+def is_checkpoint(file: Path) -> bool:
+    """Return whether a file is one of ours, so that it may be deleted: an ordinary file that says so of itself."""
+    if file.is_symlink() or not file.is_file():
+        return False
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return str((opened.metadata() or {}).get("format", "")).startswith("runoff network")
+    except (SafetensorError, OSError):
+        return False
+
+
 def digest(state: State) -> str:
     """Of names, types, shapes and values."""
     hashed = hashlib.sha256()

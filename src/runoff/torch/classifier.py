@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from runoff.ballots import Ballots, points
 from runoff.ensemble import Ensemble
-from runoff.members import seeds_of
+from runoff.isolation import seeds_of
 from runoff.samples import Dense, Rows, Samples
 from runoff.torch import devices, inputs, recipes, starting
 from runoff.torch._progress import shown

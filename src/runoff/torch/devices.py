@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from runoff.members import one_thread
+from runoff.isolation import one_thread
 from runoff.torch.recipes import Recipe
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"

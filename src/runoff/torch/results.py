@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runoff.members import MemberError
+from runoff.isolation import MemberError
 from runoff.torch.building import State
 from runoff.torch.jobs import Job
 

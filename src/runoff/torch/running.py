@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from runoff import _files, storage
 from runoff.ballots import points
 from runoff.datasets import Dataset
-from runoff.members import seeds_of
+from runoff.hashing import Digests
+from runoff.isolation import seeds_of
 from runoff.runs import Run, RunError, Settings
 from runoff.samples import Rows
 from runoff.torch import devices, inputs, starting
 from runoff.torch._progress import shown
 from runoff.torch.building import build
-from runoff.torch.checkpoints import Checkpoints, Identities
+from runoff.torch.checkpoints import Checkpoints, Identities, is_checkpoint
 from runoff.torch.classifier import averaged
 from runoff.torch.edits import arranged, edited
 from runoff.torch.jobs import Job, array_digest, compact
@@ -72,6 +73,7 @@ class Work:
     trainer: Trainer
     partition: Partition
     rows: list[Rows]
+    digests: Digests
     labels: NDArray[np.int64]
     jobs: list[Job]
     names: dict[tuple[int, int], str]
@@ -137,7 +139,7 @@ def plan(
     store = Checkpoints(folder, weights=weights, make=False)
     names = {(job.member, job.seed): identities.of(job) for job in jobs}
     missing = [job for job in jobs if not store.has(job, names[job.member, job.seed], digest)]
-    return Work(trainer, partition, rows, labels, jobs, names, missing, asked, store, identities.told)
+    return Work(trainer, partition, rows, digests, labels, jobs, names, missing, asked, store, identities.told)
 
 
 def _recipe(settings: Settings) -> Recipe:
@@ -224,10 +226,11 @@ def train(
     run.manifest["precision"] = work.trainer.precision
     run.manifest["versions"] |= {"torch": torch.__version__, "python": platform.python_version()}
     run.manifest["member_sizes"] = [len(own) for own in work.rows]
+    run.manifest["training_sets"] = work.partition.training_sets(work.rows, work.digests, work.labels)
     run.manifest["n_seeds"] = max(n_seeds, *run.seeds(), 1)
     made, files = f"ballots-{n_seeds}.npy", run.manifest["files"]
     stale: list[str] = []
-    if files.get(made) != storage.sha256((run.path / made).read_bytes()):  # certificates of other ballots
+    if files.get(made) != _files.sha256_of(run.path / made):  # certificates of other ballots
         stale += [f for f in files if f.startswith("certificates/") and Path(f).stem.endswith(f"-{n_seeds}")]
     stale += [str(file.relative_to(run.path)) for file in gone.values()]
     for file in gone.values():
@@ -246,7 +249,7 @@ def _gone(work: Work, only: bool) -> dict[tuple[int, int], Path]:
     Members whose samples are of one class by now have no network; those that they had are of other samples.
     """
     with_one = {job.member for job in work.jobs}
-    others = {key: file for key, file in work.store.there().items() if key not in work.names}
+    others = {key: file for key, file in work.store.there().items() if key not in work.names and is_checkpoint(file)}
     return {key: file for key, file in others.items() if only or key[0] not in with_one}
 
 
@@ -257,13 +260,13 @@ def _name(run: Run, work: Work, job: Job) -> str:
 def _altered(run: Run, work: Work, job: Job) -> bool:
     """Whether a network that is there is another than the manifest vouches for."""
     digest, file = run.manifest["files"].get(_name(run, work, job)), work.store.file(job.member, job.seed)
-    return digest is not None and (not file.exists() or storage.sha256(file.read_bytes()) != digest)
+    return digest is not None and (not file.exists() or _files.sha256_of(file) != digest)
 
 
 def _timings(run: Run) -> dict[str, Any]:
     try:
         digest = run.manifest["files"].get("timings.json")
-        written = (run.path / "timings.json").read_bytes()
+        written = _files.read_regular(run.path / "timings.json", storage.LARGEST_MANIFEST)
         if digest is not None and digest != storage.sha256(written):  # of no use
             raise ValueError
         timings = json.loads(written)
@@ -303,6 +306,8 @@ def ballots(work: Work, n_classes: int, seeds: Iterable[int], *, as_kept: bool =
 
 
 def _write_ballots(run: Run, work: Work, dataset: Dataset, n_seeds: int) -> None:
-    run.write_array(f"ballots-{n_seeds}.npy", ballots(work, len(dataset.classes), range(n_seeds)))
+    made = ballots(work, len(dataset.classes), range(n_seeds))
+    run.begin(f"ballots-{n_seeds}.npy")
+    run.write_array(f"ballots-{n_seeds}.npy", made)
     run.write_array("labels.npy", dataset.y_test)
     run.write_array("spread.npy", work.partition.spread)

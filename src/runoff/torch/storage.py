@@ -20,7 +20,7 @@ from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
 from runoff.torch.slots import MEAN, fits
 
-FORMAT, VERSION = "runoff torch classifier", 1
+FORMAT, VERSION = "runoff torch classifier", 2
 
 
 def save(classifier: TorchClassifier, path: Path) -> None:
@@ -60,7 +60,7 @@ def load(kind: type[TorchClassifier], path: Path, network: Factory | None, devic
     try:
         manifest = storage.read_manifest(path, FORMAT, VERSION)
         for name, digest in manifest["files"].items():
-            storage.checked(path, name, digest)
+            storage.check(path, name, digest)
         return _put_together(kind, path, manifest, network, device)
     except StorageError:
         raise
@@ -92,7 +92,7 @@ def _put_together(
             f"{path} has shares of shape {shares.shape} for {n_members} members: the manifest was altered"
         )
     files = [name for name in manifest["files"] if name.startswith("members/")]
-    if sum(map(int, counts)) != len(files) or not np.isfinite(shares).all() or classifier._n_new:
+    if sum(map(int, counts)) != len(files) or not np.isfinite(shares).all():
         raise StorageError(f"{path} has {len(files)} networks, not those that its manifest counts: it was altered")
     like = tensors_of(build(trainer.network, trainer.shape, trainer.n_classes, np.random.SeedSequence(0)))
     classifier.members_ = [

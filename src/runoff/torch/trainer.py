@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runoff.members import MemberError
+from runoff.isolation import MemberError
 from runoff.torch import devices
 from runoff.torch._pools import ahead, as_done
 from runoff.torch.building import State, build, own_numbers

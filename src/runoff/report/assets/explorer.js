@@ -247,11 +247,10 @@ const Explorer = (() => {
 
   function tell(found, now, steps, [ours, theirs]) {
     const last = steps.length, status = byId("x-status");
-    const known = data.sources[data.methods[method].source].n_classes;
     byId("x-step").value = step;
     byId("x-back").disabled = byId("x-reset").disabled = step === 0;
     byId("x-next").disabled = step === last;
-    const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? (now.first >= known ? ", since new labels win ties here, the worst case" : ", since ties go to the class that is listed first") : ""}`;
+    const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? ", since ties go to the class that is listed first" : ""}`;
     const turned = now.first !== found.prediction;
     status.classList.toggle("turned", turned);
     if (step === 0) { status.textContent = `Before the attack: ${name(now.first)} wins, ${score}. Press Step.`; return; }

@@ -1,0 +1,283 @@
+"""Files that somebody else made: nothing hangs, nothing of the user's is deleted, every error is a sentence."""
+
+import json
+import os
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import make_pipeline
+
+import runoff
+from making import a_run
+from runoff import RunoffClassifier, _compile, _files, attacks, datasets, storage
+from runoff.cli import main
+from runoff.runs import Run
+from runoff.storage import StorageError
+
+
+def certify(path, *more):
+    return CliRunner().invoke(main, ["certify", str(path), *more])
+
+
+def rehash(run, *names):
+    """What an attacker does who changes files and then the manifest."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    for name in names:
+        manifest["files"][name] = _files.sha256_of(run / name)
+    (run / "manifest.json").write_text(json.dumps(manifest))
+
+
+# --- only what the manifest lists is deleted -------------------------------------------------------------------------
+
+
+def forget(path):
+    """What every command does that replaces ballots."""
+    run = Run.open(path)
+    run.replace([], "ballots-", "certificates/")
+    return run
+
+
+def test_files_of_the_user_stay(tmp_path):
+    run = a_run(tmp_path / "run", seeds=(1, 2))
+    assert certify(run).exit_code == 0
+    theirs = [
+        run / "certificates" / name for name in ("sales-report-2023.csv", "runoff-tight-notes.csv", "plots-for-1.csv")
+    ]
+    theirs += [run / "ballots-notes.npy", run / "ballots-7.npy"]
+    for file in theirs:
+        file.write_text("mine")
+    forget(run)
+    assert [file.read_text() for file in theirs] == ["mine"] * 5
+    assert not (run / "ballots-1.npy").exists()
+    assert not (run / "certificates" / "runoff-tight-2.csv").exists()
+    assert "stale" not in json.loads((run / "manifest.json").read_text())
+
+
+def test_links_are_not_followed(tmp_path):
+    run, elsewhere = a_run(tmp_path / "run"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "runoff-tight-1.csv").write_text("mine")
+    (run / "certificates").symlink_to(elsewhere)
+    for result in (certify(run), CliRunner().invoke(main, ["update", str(run), "--add", "x.npz"])):
+        assert result.exit_code == 4
+        assert "certificates must be a folder of the run, got a symbolic link" in result.stderr
+    assert os.listdir(elsewhere) == ["runoff-tight-1.csv"]  # noqa: PTH208
+    (run / "certificates").unlink()
+    assert certify(run).exit_code == 0
+    (run / "ballots-1.npy").rename(tmp_path / "ballots")
+    (run / "ballots-1.npy").symlink_to(tmp_path / "ballots")
+    forget(run)
+    assert (tmp_path / "ballots").exists()
+
+
+def test_a_manifest_cannot_have_other_files_deleted(tmp_path):
+    run = a_run(tmp_path / "run")
+    (run / "notes.txt").write_text("mine")
+    for name in ("notes.txt", "../run/notes.txt", "certificates/../notes.txt", "labels.npy", "key", 3):
+        manifest = json.loads((run / "manifest.json").read_text())
+        (run / "manifest.json").write_text(json.dumps(manifest | {"stale": [name]}))
+        with pytest.raises(StorageError, match="its manifest has an odd stale"):
+            Run.open(run)
+        (run / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_what_a_kill_leaves_is_known_and_goes(tmp_path):
+    run = Run.open(a_run(tmp_path / "run"))
+    (run.path / "certificates").mkdir()
+    (run.path / "edits").mkdir()
+    run.begin("certificates/plurality-paper-1.csv")
+    (run.path / "certificates" / "plurality-paper-1.csv").write_text("written, and then killed")
+    for folder in ("edits", "certificates", "."):
+        (run.path / folder / ".000000-add.npz.abcdefgh.runoff-tmp").write_text("samples")
+    again = Run.open(run.path)
+    assert again.manifest["stale"] == ["certificates/plurality-paper-1.csv"]
+    again.verify()
+    again.sweep()
+    assert [file.name for file in run.path.rglob("*") if "tmp" in file.name or "plurality" in file.name] == []
+
+
+# --- a run says what its spread is -----------------------------------------------------------------------------------
+
+
+def test_a_spread_that_reaches_nobody_is_noticed(tmp_path):
+    run = a_run(tmp_path / "run", k=5, d=2)
+    true = np.load(run / "spread.npy")
+    for forged in (np.zeros((10, 0), np.int64), np.zeros((10, 1), np.int64), true[:, :1], true[::-1], true[:5]):
+        np.save(run / "spread.npy", forged)
+        rehash(run, "spread.npy")
+        result = certify(run, "--json")
+        assert result.exit_code == 4, result.output
+        assert "has another spread in spread.npy than its partition: it was altered" in result.stderr
+    np.save(run / "spread.npy", true)
+    rehash(run, "spread.npy")
+    assert certify(run).exit_code == 0
+
+
+@pytest.mark.parametrize("offsets", [[0, 0], [0], [0, 99], [0, -1], [0, "1"], "01", None, [0, 1.0]])
+def test_offsets_that_no_partition_has_are_refused(tmp_path, offsets):
+    run = a_run(tmp_path / "run", k=5, d=2)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["partition"]["offsets"] = offsets
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StorageError, match=r"does not describe a run|does not match its fingerprint"):
+        Run.open(run)
+
+
+# --- files that are not files ----------------------------------------------------------------------------------------
+
+
+def quickly(seconds=20.0):
+    """The clock of one case: what hangs would stop the whole run, so it is also caught here."""
+    started = time.monotonic()
+    return lambda: time.monotonic() - started < seconds
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "key", "labels.npy", "spread.npy", "ballots-1.npy", ".lock", "timings.json"]
+)
+def test_a_pipe_in_a_run_does_not_hang(tmp_path, name):
+    run = a_run(tmp_path / "run")
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    within = quickly()
+    result = certify(run)
+    assert within()
+    assert result.exit_code in ((0,) if name == "timings.json" else (1, 4)), result.output
+    assert "Traceback" not in result.output
+    if name != "timings.json":
+        assert "ordinary file" in result.stderr or "not a run" in result.stderr
+
+
+@pytest.mark.parametrize("what", ["scores.npy", "mine.npz"])
+def test_a_pipe_for_an_array_does_not_hang(tmp_path, what):
+    os.mkfifo(tmp_path / what)
+    within = quickly()
+    with pytest.raises((ValueError, datasets.DatasetError), match=r"cannot be read|is neither a dataset"):
+        _files.open_array(tmp_path / what) if what.endswith("npy") else datasets.load(tmp_path / what)
+    assert within()
+
+
+def test_deep_and_huge_manifests_get_a_sentence(tmp_path, monkeypatch):
+    run = a_run(tmp_path / "run")
+    whole = (run / "manifest.json").read_text()
+    (run / "manifest.json").write_text('{"format":' + "[" * 200_000 + "]" * 200_000 + "}")
+    result = certify(run)
+    assert (result.exit_code, "manifest.json is not JSON" in result.stderr) == (4, True)
+    (run / "manifest.json").write_text(whole)
+    for k in (30_000_000, 10**30):
+        manifest = json.loads(whole)
+        manifest["settings"]["n_partitions"] = k
+        (run / "manifest.json").write_text(json.dumps(manifest))
+        within = quickly()
+        with pytest.raises(StorageError, match="its manifest has an odd n_partitions"):
+            Run.open(run)
+        assert within()
+    monkeypatch.setattr(storage, "LARGEST_MANIFEST", 100)
+    with pytest.raises(StorageError, match=r"manifest.json cannot be read \(\d+ bytes, and at most 100 are read\)"):
+        Run.open(run)
+
+
+def test_a_sparse_file_of_60_gb_is_refused_at_once(tmp_path):
+    run = a_run(tmp_path / "run")
+    with (run / "labels.npy").open("r+b") as file:
+        file.truncate(60 * 10**9)
+    within = quickly()
+    result = certify(run)
+    assert within()
+    assert result.exit_code == 4
+    assert "labels.npy cannot be read (60000000000 bytes, and at most 8589934592 are read)" in result.stderr
+
+
+def test_arrays_that_are_much_larger_in_memory_are_refused(tmp_path, monkeypatch):
+    from runoff.datasets import _npz
+
+    monkeypatch.setattr(_npz, "LARGE", 2**20)
+    bomb = np.zeros((2**12, 2**10), np.uint8)
+    labels = np.zeros(2**12, np.int64)
+    np.savez_compressed(tmp_path / "bomb.npz", x_train=bomb, y_train=labels, x_test=bomb, y_test=labels)
+    with pytest.raises(datasets.DatasetError, match=r"would take 0.0 GB of memory for x_train, from 0.0 MB on disk"):
+        datasets.load(tmp_path / "bomb.npz", classes=2)
+    np.savez_compressed(tmp_path / "add.npz", x=bomb, y=labels)
+    with pytest.raises(datasets.DatasetError, match="looks like a trap"):
+        _npz.read(tmp_path / "add.npz", ["x", "y"])
+    np.savez(tmp_path / "plain.npz", x=bomb, y=labels)
+    assert _npz.read(tmp_path / "plain.npz", ["x", "y"])["x"].shape == bomb.shape
+
+
+def test_saved_classifiers_with_pipes_and_impossible_sizes(tmp_path):
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    RunoffClassifier(RidgeClassifier(), n_partitions=3, classes=[0, 1]).fit(X, y).save(tmp_path / "model")
+    whole = (tmp_path / "model" / "manifest.json").read_text()
+    for partition in (
+        [30_000_000, 1, [0], "content"],
+        [3, 2, [0], "content"],
+        [0, 1, [0], "content"],
+        [-3, -1, [], "content"],
+    ):
+        (tmp_path / "model" / "manifest.json").write_text(json.dumps(json.loads(whole) | {"partition": partition}))
+        with pytest.raises(StorageError, match=r"claims -?\d+ parts and -?\d members per bucket"):
+            RunoffClassifier.load(tmp_path / "model")
+    (tmp_path / "model" / "manifest.json").write_text(whole)
+    (tmp_path / "model" / "members" / "000001.skops").unlink()
+    os.mkfifo(tmp_path / "model" / "members" / "000001.skops")
+    with pytest.raises(StorageError, match=r"members/000001.skops cannot be read \(not an ordinary file\)"):
+        RunoffClassifier.load(tmp_path / "model")
+
+
+# --- keys, caches, replays -------------------------------------------------------------------------------------------
+
+
+def test_a_key_given_as_bytes_shows_nowhere():
+    key = bytes(range(65, 97))
+    inner = RunoffClassifier(RidgeClassifier(), n_partitions=3, classes=[0, 1], hash_key=key)
+    outer = make_pipeline(inner)
+    for shown in (
+        repr(outer),
+        str(outer),
+        outer._repr_html_(),
+        str(outer._repr_mimebundle_()),
+        repr(inner),
+        inner._repr_html_(),
+    ):
+        assert "ABCDEFGH" not in shown
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    assert bytes(outer.fit(X, y)[-1].partition_.key) == key
+    from sklearn.base import clone
+
+    assert bytes(clone(outer)[-1].hash_key) == key
+    assert "ABCDEFGH" not in repr(outer) + repr(outer.get_params())
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no such rights on this system")
+def test_machine_code_is_not_kept_where_others_can_write(tmp_path):
+    ours = tmp_path / "ours"
+    assert _compile._writable(ours / "cache")
+    (ours / "cache").chmod(0o777)
+    assert not _compile._writable(ours / "cache")
+    (ours / "cache").chmod(0o700)
+    ours.chmod(0o777)  # others can put another directory in its place
+    assert not _compile._writable(ours / "cache")
+    ours.chmod(0o1777)  # as /tmp: they cannot
+    assert _compile._writable(ours / "cache")
+    if os.getuid() == 0:
+        ours.chmod(0o755)
+        os.chown(ours / "cache", 12345, 12345)
+        assert not _compile._writable(ours / "cache")
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "uint8", "int8", "int64", "uint64", "float16", "float32", "float64", ">f4", "longdouble"]
+)
+def test_an_attack_can_be_replayed_whatever_the_type_of_the_scores(dtype):
+    scores = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 5, size=(30, 9, 4)).astype(dtype)
+    certificates = runoff.certify(scores)
+    for i in range(30):
+        attack = certificates.attack(i)
+        after = attack.apply(scores[i])
+        again = runoff.certify(after[None])
+        assert again.prediction[0] == attack.prediction != certificates.prediction[i]
+        assert np.flatnonzero((after != runoff.rank(scores[i : i + 1])[0]).any(axis=1)).size <= len(attack)
+    assert isinstance(attack, attacks.Attack)
