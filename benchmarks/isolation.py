@@ -28,8 +28,9 @@ SIZES = [130, 200, 260, 128, 40, 47, 90, 200]  # full batches and parts below on
 STARTS = np.cumsum([0, *SIZES])
 PAPER = dataclasses.replace(RECIPES["paper"], epochs=6)
 ALL = dataclasses.replace(
-    PAPER, jitter=0.4, cutout=8, mixup=1.0, label_smoothing=0.1, schedule="cosine", test_flip=True
-)
+    PAPER, jitter=0.4, cutout=8, mixup=1.0, label_smoothing=0.1, schedule="cosine", test_flip=True,
+    affine=1.0, trivial=True, cutmix=0.5,
+)  # fmt: skip
 
 
 class Dropping(torch.nn.Module):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from runoff.ballots import rank
 from runoff.certificates import Certificates, certified_accuracy, certify
+from runoff.estimates import out_of_part
 from runoff.hashing import new_key
 
 if TYPE_CHECKING:
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
     from runoff.planning import plan
 
 __version__ = "0.1.0"
-__all__ = ["Certificates", "RunoffClassifier", "certified_accuracy", "certify", "new_key", "plan", "rank"]
+__all__ = [
+    "Certificates",
+    "RunoffClassifier",
+    "certified_accuracy",
+    "certify",
+    "new_key",
+    "out_of_part",
+    "plan",
+    "rank",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -34,7 +34,19 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "the same.",
 )
 @click.option("--network", default="nin", show_default=True, help="nin or small.")
-@click.option("--recipe", default="paper", show_default=True, help="paper, paper-no-flip or quick.")
+@click.option(
+    "--recipe",
+    default="paper",
+    show_default=True,
+    help="paper, strong (for few images per member), quick; paper-no-flip or strong-no-flip where a mirrored image is "
+    "another class.",
+)
+@click.option(
+    "--weights",
+    metavar="FILE|procedural",
+    help="What all networks start from: a safetensors file that no training sample has touched, as `runoff pretrain` "
+    "writes it, or procedural (such weights that come with the package). Default: random weights.",
+)
 @click.option(
     "--classes",
     metavar="N or A,B,...",
@@ -56,6 +68,7 @@ def train(
     election: str | None,
     network: str,
     recipe: str,
+    weights: str | None,
     classes: int | list[str] | None,
     hash_: str,
     random_state: int,
@@ -78,7 +91,7 @@ def train(
     with told():
         from runoff._locks import locked
         from runoff.runs import Run, RunError
-        from runoff.torch import recipes, running
+        from runoff.torch import recipes, running, starting
 
         data = load_dataset(dataset, data_dir, classes)
         if not data.classes_fixed:
@@ -86,7 +99,7 @@ def train(
                 f"{dataset} must say which classes there are, or one sample with a new label would change every "
                 "member: use --classes, or put them into the data"
             )
-        chosen = recipes.get(recipe)
+        chosen, first = recipes.get(recipe), starting.get(weights, network)
         settings = running.settings_for(
             data,
             data.name,
@@ -96,6 +109,7 @@ def train(
             network=network,
             hash=hash_,
             random_state=random_state,
+            first_weights=None if first is None else first.described(),
         )
         running.check(settings, data, device)
         Run.check_place(out, settings)

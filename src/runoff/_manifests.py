@@ -33,6 +33,7 @@ def odd(manifest: dict[str, Any]) -> str | None:
         and all(BALLOTS.fullmatch(name) for name in files if name.startswith("ballots")),
         "edit": all(isinstance(name, str) and EDIT.fullmatch(name) and name in files for name in manifest["edits"]),
         "election": manifest.get("election", "runoff") in elections.NAMES,
+        "first_weights": _is_start(settings.get("first_weights")),
     }
     odd_one = next((name for name, good in sound.items() if not good), None)
     if odd_one is not None:
@@ -48,3 +49,9 @@ def odd(manifest: dict[str, Any]) -> str | None:
 def is_made(name: str) -> bool:
     """Return whether a name is one that commands give to ballots or certificates, which they may delete."""
     return bool(BALLOTS.fullmatch(name) or ROWS.fullmatch(name))
+
+
+def _is_start(given: Any) -> bool:
+    """Whether this may describe first weights."""
+    known = isinstance(given, dict) and given.keys() == {"given", "sha256"}
+    return given is None or (known and all(isinstance(value, str) for value in given.values()))

@@ -8,7 +8,16 @@ from typing import Any
 import click
 
 import runoff
-from runoff import _cli_certify, _cli_data, _cli_report, _cli_reproduce, _cli_runs, _cli_train, _cli_update
+from runoff import (
+    _cli_certify,
+    _cli_data,
+    _cli_pretrain,
+    _cli_report,
+    _cli_reproduce,
+    _cli_runs,
+    _cli_train,
+    _cli_update,
+)
 from runoff._cli_errors import writing
 
 
@@ -41,6 +50,7 @@ def main() -> None:
 main.add_command(_cli_certify.certify)
 main.add_command(_cli_data.data)
 main.add_command(_cli_train.train)
+main.add_command(_cli_pretrain.pretrain)
 main.add_command(_cli_update.update)
 main.add_command(_cli_reproduce.reproduce)
 main.add_command(_cli_report.report)

@@ -17,7 +17,7 @@ from runoff import _files, datasets, storage
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.report._pictures import stretched
-from runoff.runs import Run, RunError
+from runoff.runs import Run, RunError, Settings
 
 if TYPE_CHECKING:
     from runoff.ensemble import Ensemble
@@ -197,6 +197,7 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
         ("Fingerprint of the partition", manifest["partition"]["fingerprint"]),
         ("SHA-256 of the ballots", manifest["files"][f"ballots-{seeds}.npy"]),
         ("Network", settings.network),
+        ("First weights", _first_weights(settings)),
         ("Recipe", recipe or json.dumps(settings.recipe, sort_keys=True)),
         ("Hash of samples", settings.hash),
         ("Seed", str(settings.random_state)),
@@ -218,7 +219,7 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
         "member_seconds": _seconds(run, seeds),
         "dataset": settings.dataset,
         "of_paper": manifest["dataset"]["given"] in datasets.NAMES and not edits,
-        "like_paper": None if recipe is None else settings.network == "nin" and recipe in ("paper", "paper-no-flip"),
+        "like_paper": None if recipe is None else _like_paper(settings, recipe),
         "fingerprint": manifest["partition"]["fingerprint"],
         "data_fingerprint": None if edits else settings.fingerprint,
         "facts": facts,
@@ -256,6 +257,16 @@ def _recipe(settings: dict[str, Any]) -> str | None:
     return next((name for name, known in named if known == settings), None)
 
 
+def _first_weights(settings: Settings) -> str:
+    if settings.first_weights is None:
+        return "random"
+    return f"{settings.first_weights['given']}, SHA-256 {settings.first_weights['sha256']}"
+
+
+def _like_paper(settings: Settings, recipe: str) -> bool:
+    return settings.network == "nin" and recipe in ("paper", "paper-no-flip") and settings.first_weights is None
+
+
 def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
     """Seconds of training for each member. Those of networks that a killed command had finished are not known."""
     try:  # nothing vouches for it
@@ -276,6 +287,8 @@ def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> st
     options += [f"--d {settings.spread}"] if settings.spread > 1 else []
     options += [f"--n-seeds {n_seeds}"] if n_seeds > 1 else []
     options += [f"--network {shlex.quote(settings.network)}"] if settings.network != "nin" else []
+    if settings.first_weights is not None:
+        options.append(f"--weights {shlex.quote(settings.first_weights['given'])}")
     options += [f"--recipe {recipe}"] if recipe not in ("paper", None) else []
     options += _classes_option(run)
     options += [f"--hash {settings.hash}"] if settings.hash != "content" else []

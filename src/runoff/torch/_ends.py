@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -10,6 +11,13 @@ from torch.nn import functional as F
 
 from runoff.torch.recipes import Recipe
 
+# All that this module does, or that does not concern the batch. A field that is not named here must be off.
+KNOWN = frozenset(
+    {
+        "epochs", "batch_size", "optimizer", "lr", "momentum", "nesterov", "weight_decay", "schedule", "milestones",
+        "gamma", "crop", "flip", "label_smoothing", "test_flip", "precision",
+    }
+)  # fmt: skip
 CONTAINERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
 
 
@@ -21,7 +29,8 @@ def _kernels() -> Any:
 
 def plain(recipe: Recipe, images: Tensor) -> bool:
     """Whether all that a recipe does to images is what `batch` does; it is made for few channels."""
-    return images.ndim == 4 and images.shape[3] <= 16 and not (recipe.jitter or recipe.cutout or recipe.mixup)
+    off = all(getattr(recipe, field.name) == field.default for field in fields(recipe) if field.name not in KNOWN)
+    return images.ndim == 4 and images.shape[3] <= 16 and off
 
 
 def batch(

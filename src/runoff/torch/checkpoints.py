@@ -23,7 +23,7 @@ from safetensors.torch import save
 import runoff
 from runoff._files import written_whole
 from runoff.storage import StorageError
-from runoff.torch import _fused, devices
+from runoff.torch import _fused, devices, starting
 from runoff.torch.building import State, build, own_numbers, tensors_of
 from runoff.torch.jobs import Job, array_digest
 from runoff.torch.networks import Factory
@@ -45,6 +45,7 @@ def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> st
     It covers the names, shapes and types of the tensors, which of them are trained, the layers as they show themselves,
     and the source of the factory and of all layers, where there is any.
     """
+    factory = starting.plain(factory)
     module = build(factory, shape, n_classes, np.random.SeedSequence(0))
     trained = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
     tensors = [(n, tuple(v.shape), str(v.dtype), trained.get(n)) for n, v in tensors_of(module).items()]
@@ -119,6 +120,7 @@ class Identities:
             sources(),
             architecture(trainer.network, trainer.shape, trainer.n_classes),
             behaviour(trainer.network, trainer.shape, trainer.n_classes),
+            None if (first := starting.of(trainer.network)) is None else first.sha256,
         ]
         self.told["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
 

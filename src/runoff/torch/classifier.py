@@ -16,7 +16,7 @@ from runoff.ballots import Ballots, points
 from runoff.ensemble import Ensemble
 from runoff.isolation import seeds_of
 from runoff.samples import Dense, Rows, Samples
-from runoff.torch import devices, inputs, networks, recipes
+from runoff.torch import devices, inputs, recipes, starting
 from runoff.torch._progress import shown
 from runoff.torch.building import State
 from runoff.torch.checkpoints import Checkpoints, Identities, Kept
@@ -48,7 +48,10 @@ class TorchClassifier(Ensemble):
     ----------
     network : "nin" (the paper's), "small", or a function (shape, n_classes) -> nn.Module, where shape is that of one
         input as PyTorch sees it: (channels, height, width) or (features,)
-    recipe : a `Recipe` or the name of one: "paper", "paper-no-flip", "quick". Fixed beforehand
+    recipe : a `Recipe` or the name of one: "paper", "paper-no-flip", "strong", "strong-no-flip", "quick". Fixed
+        beforehand
+    weights : what all networks start from: None (random weights), the path of a safetensors file that no training
+        sample has touched, as `runoff pretrain` writes it, or "procedural" (such weights that come with the package)
     classes : all labels there can be. Needed: the networks' outputs must not depend on which labels somebody brings
     n_seeds : networks for each member, with different seeds, whose scores are averaged (DPA*)
     device : "cpu", "cuda", "cuda:N". Default: a GPU if there is one
@@ -68,6 +71,7 @@ class TorchClassifier(Ensemble):
         network: str | Factory = "small",
         recipe: str | Recipe = "quick",
         *,
+        weights: str | Path | None = None,
         n_partitions: int = 50,
         spread: int = 1,
         n_seeds: int = 1,
@@ -84,6 +88,7 @@ class TorchClassifier(Ensemble):
     ) -> None:
         self.network = network
         self.recipe = recipe
+        self.weights = weights
         self.n_partitions = n_partitions
         self.spread = spread
         self.n_seeds = n_seeds
@@ -158,7 +163,7 @@ class TorchClassifier(Ensemble):
     def _check_settings(self) -> None:
         super()._check_settings()
         recipes.get(self.recipe)
-        networks.get(self.network)
+        starting.start(self.network, self.weights)
         if self.classes is None:
             raise ValueError(
                 "classes must be given, such as classes=range(10): if the outputs of the networks followed from the "
@@ -175,7 +180,9 @@ class TorchClassifier(Ensemble):
         return Dense(array)
 
     def _prepare(self) -> None:
-        self._recipe, self._network = recipes.get(self.recipe), networks.get(self.network)
+        self._recipe, self._network = recipes.get(self.recipe), starting.start(self.network, self.weights)
+        first = starting.of(self._network)
+        self._first_weights = None if first is None else first.described()
         self._asked = self.__dict__.pop("_to_score", None)
         self._names: dict[tuple[int, int], str] = {}  # the identities of the networks that the members have
         if self.checkpoints is not None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from runoff.torch.devices import DeviceError
 from runoff.torch.recipes import Recipe
 
-ON_IMAGES = ("crop", "flip", "jitter", "cutout", "test_flip")
+ON_IMAGES = ("crop", "flip", "jitter", "cutout", "affine", "trivial", "cutmix", "test_flip")
 
 
 def images(X: Any, device: torch.device) -> NDArray[Any]:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 SCHEDULES = ("steps", "cosine", "constant")
 OPTIMIZERS = ("sgd", "adamw")
 PRECISIONS = ("auto", "fp32", "tf32", "bf16")
+NUMBERS = ("lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing", "affine", "cutmix")
+LATER = ("affine", "trivial", "cutmix")  # fields that the first release did not have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,9 @@ class Recipe:
     jitter : brightness, contrast and saturation, each times a number from 1 - jitter to 1 + jitter
     cutout : a square of this side set to the mean
     mixup : each batch mixed with itself in another order, in a share from Beta(mixup, mixup)
+    affine : strength of a random rotation, scaling and shear of every image; 1 is up to 15 degrees, 28 % and 0.1
+    trivial : TrivialAugment, one random operation of random strength on every image (see `augment.trivial`)
+    cutmix : the share of batches in which a random rectangle is taken from another image instead of mixup
     label_smoothing : as in PyTorch
     test_flip : scores are the mean over an input and its mirror image
     precision : "fp32", "tf32", "bf16", or "auto": bf16 on GPUs that have it, else fp32
@@ -54,6 +59,9 @@ class Recipe:
     label_smoothing: float = 0.0
     test_flip: bool = False
     precision: str = "auto"
+    affine: float = 0.0
+    trivial: bool = False
+    cutmix: float = 0.0
 
     def __post_init__(self) -> None:
         for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
@@ -65,13 +73,31 @@ class Recipe:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ValueError(f"a recipe's {name} must be a whole number of at least {least}, got {value!r}")
-        for name in ("lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing"):
+        for name in (
+            "lr",
+            "momentum",
+            "weight_decay",
+            "gamma",
+            "jitter",
+            "mixup",
+            "label_smoothing",
+            "affine",
+            "cutmix",
+        ):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"a recipe's {name} must be a number of at least 0, got {value!r}")
-        if self.jitter > 1:
-            raise ValueError(f"a recipe's jitter must be at most 1, got {self.jitter!r}")
+        for name in ("jitter", "cutmix"):
+            if getattr(self, name) > 1:
+                raise ValueError(f"a recipe's {name} must be at most 1, got {getattr(self, name)!r}")
+        if not isinstance(self.trivial, bool):
+            raise ValueError(f"a recipe's trivial must be True or False, got {self.trivial!r}")
         object.__setattr__(self, "milestones", tuple(int(epoch) for epoch in self.milestones))
+
+    @property
+    def on_bytes(self) -> str | None:
+        """The name of an operation that needs images of 8 bits, if the recipe has one."""
+        return next((name for name in ("jitter", "trivial") if getattr(self, name)), None)
 
     def batch_of(self, n_samples: int) -> int:
         """The batch size of a member with so many samples.
@@ -96,8 +122,15 @@ class Recipe:
         return (self.lr * self.gamma**passed).astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
-        """For the manifest."""
-        return {**asdict(self), "milestones": list(self.milestones)}
+        """Return the recipe as plain data for manifests and identities.
+
+        Fields of `LATER` are left out where they are off, so that recipes of earlier releases stay what they were.
+        """
+        off = {
+            field.name for field in fields(self) if field.name in LATER and getattr(self, field.name) == field.default
+        }
+        data = {**asdict(self), "milestones": list(self.milestones)}
+        return {name: value for name, value in data.items() if name not in off}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Recipe:
@@ -109,10 +142,24 @@ class Recipe:
 
 PAPER = Recipe(epochs=200, schedule="steps", milestones=(60, 120, 160), crop=4, flip=True)
 
+STRONG = Recipe(
+    epochs=200,
+    weight_decay=2e-3,
+    crop=4,
+    flip=True,
+    jitter=0.4,
+    trivial=True,
+    mixup=1.0,
+    test_flip=True,
+)
+
 RECIPES = {
     "paper": PAPER,
     # MNIST and GTSRB: a mirrored digit or sign is another one.
     "paper-no-flip": Recipe.from_dict({**PAPER.to_dict(), "flip": False}),
+    # For members with few images.
+    "strong": STRONG,
+    "strong-no-flip": Recipe.from_dict({**STRONG.to_dict(), "flip": False, "test_flip": False}),
     "quick": Recipe(epochs=20, batch_size=64, optimizer="adamw", lr=3e-3, weight_decay=1e-2),
 }
 

@@ -21,7 +21,7 @@ from runoff.hashing import Digests
 from runoff.isolation import seeds_of
 from runoff.runs import Run, RunError, Settings
 from runoff.samples import Rows
-from runoff.torch import devices, inputs, networks
+from runoff.torch import devices, inputs, starting
 from runoff.torch._progress import shown
 from runoff.torch.building import build
 from runoff.torch.checkpoints import Checkpoints, Identities, is_checkpoint
@@ -46,7 +46,7 @@ def settings_for(dataset: Dataset, name: str, recipe: Recipe, **given: Any) -> S
 
 def check(settings: Settings, dataset: Dataset, device: Any) -> None:
     """Refuse what cannot be trained before anything is written."""
-    factory = networks.get(settings.network)
+    factory = starting.recorded(settings.network, settings.first_weights)
     devices.find(device)
     images = arranged(dataset.x_train[:1])
     inputs.suits(Recipe.from_dict(settings.recipe), images)
@@ -124,7 +124,8 @@ def plan(
     array = samples.data
     inputs.suits(recipe, array)
     shape, n_classes = array.shape[1:], len(dataset.classes)
-    trainer = Trainer(networks.get(run_settings.network), recipe, shape, n_classes, device=device, in_flight=in_flight)
+    network = starting.recorded(run_settings.network, run_settings.first_weights)
+    trainer = Trainer(network, recipe, shape, n_classes, device=device, in_flight=in_flight)
     digests = partition.digests(samples)
     rows = partition.rows(partition.buckets(samples, digests), digests, labels)
     jobs = [

@@ -46,6 +46,7 @@ def save(classifier: TorchClassifier, path: Path) -> None:
                 "network": classifier.network if isinstance(classifier.network, str) else None,
                 "architecture": architecture(trainer.network, trainer.shape, trainer.n_classes),
                 "recipe": classifier._recipe.to_dict(),
+                **({} if classifier._first_weights is None else {"weights": classifier._first_weights}),
                 "precision": trainer.precision,
                 "torch": torch.__version__,
                 "networks": [len(member.fitted) for member in classifier.members_],
@@ -74,7 +75,10 @@ def _put_together(
         raise StorageError(f"{path} holds networks of your own: give their function as load(path, network=...)")
     recipe = Recipe.from_dict(manifest["recipe"])
     settings = {"network": network or manifest["network"], "recipe": recipe, "device": device}
+    first = {name: str(manifest["weights"][name]) for name in ("given", "sha256")} if "weights" in manifest else None
+    settings["weights"] = None if first is None else first["given"]
     classifier = kind(**settings, **storage.settings_of(path, manifest))
+    classifier._first_weights = first
     storage.restore(classifier, path, manifest)
     classifier._recipe, classifier._asked, classifier._network = recipe, None, networks.get(classifier.network)
     trainer = classifier._trainer()

@@ -72,9 +72,10 @@ class Trainer:
         suited: list[Job] = []
         unsuited: list[Job] = []
         for job in jobs:
-            (unsuited if self.recipe.jitter and job.images().dtype != np.uint8 else suited).append(job)
+            (unsuited if self.recipe.on_bytes and job.images().dtype != np.uint8 else suited).append(job)
         for job in unsuited:  # judged by its own samples, so that nobody else's can bring it about
-            yield Trained(job.member, job.seed, {}, None, asked, "its images are not of 8 bits, as jitter needs them")
+            reason = f"its images are not of 8 bits, as {self.recipe.on_bytes} needs them"
+            yield Trained(job.member, job.seed, {}, None, asked, reason)
         with devices.repeatable(self.precision, self.device):
             if self.device.type == "cuda":
                 for done in self._on_gpu(suited, inputs):

@@ -1,0 +1,177 @@
+"""Contrastive pretraining on procedural images: first weights that no training sample has touched.
+
+Two views of a scene, cropped, mirrored, turned and recoloured at random, must be nearer to each other than to the views
+of all other scenes of the batch (SimCLR's loss). The projection on top is thrown away; the rest starts the members.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import runoff
+from runoff._files import written_whole
+from runoff.torch import devices, networks, optimizers
+from runoff.torch.building import State, build, own_numbers, tensors_of
+from runoff.torch.procedural import KINDS, SIZE, Draws, scenes, textures
+from runoff.torch.recipes import Recipe
+
+FORMAT = "runoff weights 1"
+VIEW, WIDTH, OUT = 32, 1024, 128  # pixels of a view; numbers in the projection and behind it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretraining:
+    """How first weights are made. The same settings on the same kind of device give the same weights."""
+
+    steps: int
+    batch: int = 1024  # scenes in a step
+    seed: int = 0
+    lr: float = 2e-3
+    weight_decay: float = 1e-3
+    temperature: float = 0.15
+    warm_up: int = 300  # steps until the learning rate is reached; it falls to 0 by half a cosine
+    pool: int = 8  # textures at a time, times the batch
+    renewed: int = 100  # steps after which they are drawn again
+    textures: tuple[str, ...] = KINDS
+    strokes: float = 0.3  # share of scenes that have them
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("batch", 2), ("pool", 1), ("renewed", 1), ("seed", 0)):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
+                raise ValueError(f"{name} must be a whole number of at least {least}, got {getattr(self, name)!r}")
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        return self.lr * min(1.0, (step + 1) / self.warm_up) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+
+class Pretrainer:
+    """A network in pretraining: `run` takes the steps, `state` gives the weights."""
+
+    def __init__(self, network: str, settings: Pretraining, device: Any = None) -> None:
+        self.network, self.settings, self.device = network, settings, devices.find(device)
+        factory = networks.get(network)
+        recipe = Recipe(epochs=1, optimizer="adamw", lr=settings.lr, weight_decay=settings.weight_decay)
+        self.precision = devices.precision_of(recipe, self.device)
+        source = np.random.SeedSequence(settings.seed)
+        # The network's own last layer is the first one of the projection.
+        module = build(factory, (VIEW, VIEW, 3), WIDTH, source)
+        with own_numbers(settings.seed):
+            projection = nn.Sequential(nn.BatchNorm1d(WIDTH), nn.ReLU(), nn.Linear(WIDTH, OUT))
+        self.kept = _kept(factory)
+        format_ = torch.channels_last if getattr(module, "channels_last", False) else torch.contiguous_format
+        self.module = module.to(device=self.device, memory_format=format_).train()  # type: ignore[call-overload]
+        self.projection = projection.to(self.device).train()
+        parameters = [*self.module.parameters(), *self.projection.parameters()]
+        self.optimizer = optimizers.make(parameters, recipe)
+        self.draws = Draws(settings.seed, self.device)
+
+    def run(self) -> Iterator[Tensor]:
+        """Take all steps, each with its loss, which stays on the device until somebody reads it."""
+        with devices.repeatable(self.precision, self.device):
+            for step in range(self.settings.steps):
+                yield self._step(step)
+
+    def _step(self, step: int) -> Tensor:
+        settings = self.settings
+        if step % settings.renewed == 0:
+            self.pool = textures(self.draws, settings.pool * settings.batch, settings.textures)
+        images = scenes(self.draws, settings.batch, self.pool, settings.strokes)
+        x = torch.cat([view(self.draws, images), view(self.draws, images)])
+        if getattr(self.module, "channels_last", False):
+            x = x.contiguous(memory_format=torch.channels_last)
+        with torch.enable_grad():
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+                hidden = self.module(x)
+            loss = contrast(self.projection(hidden.float()), settings.temperature)
+            self.optimizer.lr.fill_(settings.rate(step))
+            self.optimizer.step(loss)
+        return loss.detach()
+
+    def state(self) -> State:
+        """Return the weights by name, convolutions in half precision, without the last layer."""
+        found = {name: value.cpu().contiguous() for name, value in tensors_of(self.module).items() if name in self.kept}
+        return {name: value.half() if value.ndim == 4 else value for name, value in found.items()}
+
+    def write(self, path: Path, command: str) -> None:
+        """Write the weights with what made them, as a safetensors file."""
+        about = {
+            "format": FORMAT,
+            "network": self.network,
+            "command": command,
+            "device": devices.describe(self.device) if self.device.type == "cuda" else "cpu",
+            "precision": self.precision,
+            "versions": f"runoff {runoff.__version__}, torch {torch.__version__}, python {platform.python_version()}",
+            "settings": repr(asdict(self.settings)),
+        }
+        data = save(self.state(), about)
+        with written_whole(path, binary=True) as file:
+            file.write(data)
+
+
+def _kept(factory: networks.Factory) -> set[str]:
+    """Return the names of the tensors that do not depend on the number of classes: all but the last layer's.
+
+    Counters of batches stay out, too.
+    """
+    one, other = (tensors_of(factory((3, VIEW, VIEW), n)) for n in (2, 3))
+    return {name for name, v in one.items() if v.shape == other[name].shape and v.is_floating_point()}
+
+
+def contrast(z: Tensor, temperature: float) -> Tensor:
+    """SimCLR's loss: row i must find row i + n among all others, by the angle between them."""
+    z = F.normalize(z, dim=1)
+    n = len(z) // 2
+    near = (z @ z.T / temperature).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -1e9)
+    return F.cross_entropy(near, torch.arange(2 * n, device=z.device).roll(n))
+
+
+def view(draws: Draws, images: Tensor) -> Tensor:
+    """One view of each scene, (n, 3, VIEW, VIEW), normalised over the batch."""
+    n = len(images)
+    area, aspect = draws.uniform(n, low=0.15), torch.exp(0.28 * draws.uniform(n, low=-1))
+    wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
+    right, down = (1 - wide) * draws.uniform(n, low=-1), (1 - high) * draws.uniform(n, low=-1)
+    mirror = torch.where(draws.chance(0.5, n), -1.0, 1.0)
+    turn = draws.uniform(n, low=-0.25, high=0.25)
+    cos, sin = torch.cos(turn), torch.sin(turn)
+    line = (torch.arange(VIEW, device=images.device) + 0.5) * (2 / VIEW) - 1
+    x, y = (wide * mirror)[:, None, None] * line[None, None, :], high[:, None, None] * line[None, :, None]
+    across = cos[:, None, None] * x - sin[:, None, None] * y + right[:, None, None]
+    along = sin[:, None, None] * x + cos[:, None, None] * y + down[:, None, None]
+    grid = torch.stack([across, along], dim=3)
+    z = F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
+
+    def around(strength: float) -> Tensor:
+        return 1 + strength * draws.uniform(n, 1, 1, 1, low=-1)
+
+    z = z * around(0.6)
+    mean = z.mean((1, 2, 3), keepdim=True)
+    z = mean + around(0.6) * (z - mean)
+    gray = z.mean(1, keepdim=True)
+    z = gray + around(0.8) * (z - gray)
+    mix = torch.eye(3, device=z.device) + 0.25 * draws.normal(n, 3, 3) * draws.chance(0.6, n, 1, 1)
+    z = torch.stack([(mix[:, i, :, None, None] * z).sum(1) for i in range(3)], dim=1)
+    z = torch.where(draws.chance(0.2, n, 1, 1, 1), z.mean(1, keepdim=True), z)
+    soft = F.avg_pool2d(F.pad(z, (1, 1, 1, 1), mode="reflect"), 3, stride=1)
+    z = torch.where(draws.chance(0.3, n, 1, 1, 1), soft, z)
+    return (z - z.mean((0, 2, 3), keepdim=True)) / (z.std((0, 2, 3), keepdim=True) + 1e-4)
+
+
+def sheet(settings: Pretraining, across: int = 12, down: int = 6) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return some scenes side by side, as an image of 8 bits, drawn on the CPU."""
+    draws = Draws(settings.seed, torch.device("cpu"))
+    images = scenes(draws, across * down, textures(draws, across * down, settings.textures), settings.strokes)
+    rows = (255 * images).byte().view(down, across, 3, SIZE, SIZE).permute(0, 3, 1, 4, 2)
+    return rows.reshape(down * SIZE, across * SIZE, 3).numpy()

@@ -1,0 +1,185 @@
+"""Procedural images: scenes that a formula draws from random numbers, without any photograph.
+
+A scene is a textured ground, under leaves (many-sided, round, flower-like or hollow shapes with textures and shading of
+their own, one over the other) and strokes (curved lines, as in digits and characters). Textures are noise with a random
+spectrum, gratings and checks, or random functions of the coordinates. Everything is computed for many images at a time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SIZE, TEXTURE = 48, 64  # pixels of a scene and of a texture
+LEAVES, STROKES, POINTS = 24, 3, 8  # at most; corners of a stroke's line
+KINDS = ("noise", "gratings", "functions")
+
+
+class Draws:
+    """Random numbers on a device, from a seed."""
+
+    def __init__(self, seed: int, device: torch.device) -> None:
+        self.device = device
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.host = np.random.default_rng(seed)  # for what the host must know: it need not wait for the device
+
+    def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+        """Numbers between two bounds."""
+        return low + (high - low) * torch.rand(shape, device=self.device, generator=self.generator)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Normal numbers."""
+        return torch.randn(shape, device=self.device, generator=self.generator)
+
+    def chance(self, probability: float, *shape: int) -> Tensor:
+        """True with this probability."""
+        return self.uniform(*shape) < probability
+
+    def integers(self, below: int, *shape: int) -> Tensor:
+        """Whole numbers from 0."""
+        return torch.randint(below, shape, device=self.device, generator=self.generator)
+
+    def colours(self, *shape: int) -> Tensor:
+        """Colours with values from 0 to 1, (*shape, 3): mostly near gray, some strong."""
+        gray, strength = self.uniform(*shape, 1), self.uniform(*shape, 1) ** 2
+        return (gray + 0.7 * strength * self.uniform(*shape, 3, low=-1)).clamp(0, 1)
+
+
+# -- textures ----------------------------------------------------------------------------------------------------------
+
+
+def textures(draws: Draws, n: int, kinds: tuple[str, ...] = KINDS) -> Tensor:
+    """Textures around 0, (n, 3, TEXTURE, TEXTURE): half of them noise, the others evenly of the other kinds."""
+    makers = {"noise": noise, "gratings": gratings, "functions": functions}
+    others = [kind for kind in kinds if kind != "noise"]
+    each = n // (2 * len(others)) if others else 0
+    parts = [makers[kind](draws, each) for kind in others if each]
+    return torch.cat([noise(draws, n - each * len(parts)), *parts])
+
+
+def coloured(draws: Draws, z: Tensor) -> Tensor:
+    """Three fields, (n, 3, height, width), with mean 0 and deviation 1, as colours: the first counts most."""
+    z = (z - z.mean((2, 3), keepdim=True)) / (z.std((2, 3), keepdim=True) + 1e-6)
+    mix = draws.normal(len(z), 3, 3) * torch.tensor([2.5, 1.0, 1.0], device=z.device)
+    mix = mix / mix.norm(dim=2, keepdim=True)
+    return 0.2 * torch.stack([(mix[:, i, :, None, None] * z).sum(1) for i in range(3)], dim=1)
+
+
+def noise(draws: Draws, n: int) -> Tensor:
+    """Noise whose spectrum falls off at a random rate, stretched in a random direction; a quarter of it in steps."""
+    frequency = torch.fft.fftfreq(TEXTURE, device=draws.device)
+    turn = draws.uniform(n, 1, 1, high=math.pi)
+    stretch = torch.exp(1.5 * draws.uniform(n, 1, 1) * draws.chance(0.5, n, 1, 1))
+    cos, sin, fx, fy = torch.cos(turn), torch.sin(turn), frequency[None, None, :], frequency[None, :, None]
+    u, v = (fx * cos + fy * sin) * stretch, (fy * cos - fx * sin) / stretch
+    fall = (u * u + v * v).sqrt().clamp_min(1 / TEXTURE) ** -draws.uniform(n, 1, 1, low=0.5, high=2.7)
+    spectrum = torch.fft.fft2(draws.normal(n, 3, TEXTURE, TEXTURE)) * fall[:, None]
+    z = coloured(draws, torch.fft.ifft2(spectrum).real)
+    return torch.where(draws.chance(0.25, n, 1, 1, 1), 0.16 * torch.sign(z), z)
+
+
+def gratings(draws: Draws, n: int) -> Tensor:
+    """Waves in one or two directions, smooth or in steps: stripes, checks, dots."""
+    x, y = _coordinates(draws.device, TEXTURE)
+    turn, waves = draws.uniform(n, 2, 1, 1, high=math.pi), torch.exp(draws.uniform(n, 2, 1, 1, low=0.7, high=3.0))
+    phase = draws.uniform(n, 2, 1, 1, high=2 * math.pi)
+    wave = torch.sin(waves * (x * torch.cos(turn) + y * torch.sin(turn)) + phase)
+    both = draws.chance(0.5, n, 1, 1)
+    z = torch.where(both, wave[:, 0] * wave[:, 1], wave[:, 0])
+    z = torch.where(draws.chance(0.5, n, 1, 1), torch.sign(z + draws.uniform(n, 1, 1, low=-0.5, high=0.5)), z)
+    return coloured(draws, torch.stack([z, z, z], dim=1))
+
+
+def functions(draws: Draws, n: int, width: int = 12) -> Tensor:
+    """Random functions of the coordinates: a few layers of waves with random weights, as shaders are made of."""
+    x, y = _coordinates(draws.device, TEXTURE)
+    x, y = (line + draws.uniform(n, 1, 1, low=-1.5, high=1.5) for line in (x, y))
+    points = torch.stack([x, y, (x * x + y * y).sqrt(), torch.ones_like(x)], dim=1).view(n, 4, -1)
+    h = torch.sin(torch.matmul(draws.normal(n, width, 4) * draws.uniform(n, 1, 1, low=1, high=6), points))
+    for _ in range(2):
+        h = torch.sin(torch.matmul(draws.normal(n, width, width) * draws.uniform(n, 1, 1, low=0.3, high=1.2), h))
+    return coloured(draws, torch.matmul(draws.normal(n, 3, width), h).view(n, 3, TEXTURE, TEXTURE))
+
+
+# -- scenes ------------------------------------------------------------------------------------------------------------
+
+
+def scenes(draws: Draws, n: int, pool: Tensor, strokes: float = 0.3) -> Tensor:
+    """Scenes with values from 0 to 1, (n, 3, SIZE, SIZE), with textures from a pool; a share of them has strokes."""
+    layers, shading = _leaves(draws, n)
+    grounds = 4  # textures in a scene, which its layers share
+    which = draws.integers(len(pool), n, grounds)
+    top, left = draws.host.integers(TEXTURE - SIZE + 1, size=2).tolist()
+    texture = pool[:, :, top : top + SIZE, left : left + SIZE][which]  # (n, grounds, 3, SIZE, SIZE)
+    index = (layers % grounds)[:, None, None].expand(-1, 1, 3, -1, -1)
+    texture = texture.gather(1, index)[:, 0]
+    flat = layers.view(n, 1, -1)
+    colour = _per_pixel(draws.colours(n, LEAVES + 1).transpose(1, 2), flat)
+    strength = _per_pixel(draws.uniform(n, 1, LEAVES + 1, high=1.4), flat)
+    image = colour * shading[:, None] + texture * strength
+    if strokes:
+        layers = _strokes(draws, n, strokes)
+        ink = _per_pixel(draws.colours(n, STROKES + 1).transpose(1, 2), layers.view(n, 1, -1))
+        image = torch.where(layers[:, None] > 0, ink, image)
+    return image.clamp(0, 1)
+
+
+def _per_pixel(values: Tensor, layers: Tensor) -> Tensor:
+    """Values by layer, (n, c, layers), at every pixel, (n, c, SIZE, SIZE)."""
+    return values.gather(2, layers.expand(-1, values.shape[1], -1)).view(len(values), -1, SIZE, SIZE)
+
+
+def _leaves(draws: Draws, n: int) -> tuple[Tensor, Tensor]:
+    """Which leaf is on top at each pixel, 0 for the ground, and how light it is there, each (n, SIZE, SIZE)."""
+    x, y = _coordinates(draws.device, SIZE)
+    m = LEAVES
+    order = torch.linspace(1, 0, m, device=draws.device)[:, None, None]  # large ones below
+    radius = 0.06 + 0.6 * order * draws.uniform(n, m, 1, 1) ** 2 + 0.05 * draws.uniform(n, m, 1, 1)
+    aspect = torch.exp(0.9 * draws.uniform(n, m, 1, 1, low=-1))
+    turn = draws.uniform(n, m, 1, 1, high=math.pi)
+    dx, dy = x - draws.uniform(n, m, 1, 1, low=-1.2, high=1.2), y - draws.uniform(n, m, 1, 1, low=-1.2, high=1.2)
+    cos, sin = torch.cos(turn), torch.sin(turn)
+    u, v = (dx * cos + dy * sin) / (radius * aspect), (dy * cos - dx * sin) * (aspect / radius)
+    # Between a diamond, an ellipse and a rectangle by the power; with lobes where the edge goes in and out.
+    power = torch.tensor([1.0, 2.0, 8.0], device=draws.device)[draws.integers(3, n, m, 1, 1)]
+    lobes = (draws.integers(5, n, m, 1, 1) + 3).float()
+    depth = 0.4 * draws.uniform(n, m, 1, 1) * draws.chance(0.35, n, m, 1, 1)
+    far = (u.abs() ** power + v.abs() ** power) ** (1 / power)
+    edge = 1 + depth * torch.cos(lobes * torch.atan2(v, u)) - depth
+    hollow = 0.6 * draws.chance(0.15, n, m, 1, 1)
+    crowd = draws.uniform(n, 1, 1, 1, low=-0.1, high=1.4)  # from no leaf to all of them
+    inside = (far < edge) & (far >= hollow * edge) & (draws.uniform(n, m, 1, 1) < crowd)
+    number = torch.arange(1, m + 1, device=draws.device)[:, None, None]
+    layers = (inside * number).amax(1)
+    light = 1 + draws.uniform(n, m, 1, 1, low=-0.6, high=0.6) * u.clamp(-1, 1)
+    light = torch.cat([torch.ones_like(light[:, :1]), light], dim=1).gather(1, layers[:, None])[:, 0]
+    return layers, light
+
+
+def _strokes(draws: Draws, n: int, share: float) -> Tensor:
+    """Which stroke is on top at each pixel, 0 for none, (n, SIZE, SIZE): curves between three or four points."""
+    x, y = _coordinates(draws.device, SIZE)
+    controls = draws.uniform(n, STROKES, 4, 2, low=-0.9, high=0.9)
+    t = torch.linspace(0, 1, POINTS, device=draws.device)[:, None]
+    weights = torch.cat([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3], dim=1)
+    points = (weights[:, :, None] * controls[:, :, None]).sum(3).view(n, STROKES, POINTS, 2)
+    from_, to = points[:, :, :-1], points[:, :, 1:]
+    along = to - from_
+    length = (along * along).sum(3).clamp_min(1e-6)[..., None, None]
+    dx, dy = x - from_[..., 0, None, None], y - from_[..., 1, None, None]
+    ax, ay = along[..., 0, None, None], along[..., 1, None, None]
+    place = ((dx * ax + dy * ay) / length).clamp(0, 1)
+    distance = ((dx - place * ax) ** 2 + (dy - place * ay) ** 2).amin(2)  # (n, STROKES, SIZE, SIZE)
+    thick = draws.uniform(n, 1, 1, 1, low=0.03, high=0.16)
+    there = draws.chance(share, n, 1, 1, 1) & (draws.chance(0.6, n, STROKES, 1, 1))
+    number = torch.arange(1, STROKES + 1, device=draws.device)[:, None, None]
+    return ((distance < thick * thick) & there).mul(number).amax(1)
+
+
+def _coordinates(device: torch.device, size: int) -> tuple[Tensor, Tensor]:
+    """From -1 to 1, x across and y down."""
+    line = torch.linspace(-1, 1, size, device=device)
+    return line[None, :].expand(size, size), line[:, None].expand(size, size)

@@ -1,0 +1,181 @@
+"""First weights: read from a file, the same for every network, part of its identity and of what is stored."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import save_file
+from sklearn.base import clone
+
+from runoff.cli import main
+from runoff.isolation import seeds_of
+from runoff.runs import Run
+from runoff.storage import StorageError
+from runoff.torch import TorchClassifier, Trainer, building, networks, starting
+from runoff.torch.checkpoints import Identities, architecture
+from tests.test_torch_isolation import PLAIN, TEST_X, TRAIN_X, TRAIN_Y, jobs, same, trained
+
+
+def stored(path, shape=(1, 8, 8), network=networks.small, seed=5):
+    """The features of a network, as a file."""
+    torch.manual_seed(seed)
+    state = {n: v for n, v in network(shape, 10).state_dict().items() if not n.startswith("head")}
+    save_file({n: v for n, v in state.items() if v.is_floating_point()}, path)
+    return state
+
+
+def classifier(**settings):
+    kept = {"n_partitions": 4, "classes": range(10), "device": "cpu", "recipe": PLAIN}
+    return TorchClassifier(**kept | settings)
+
+
+def test_every_network_starts_from_the_weights_and_only_the_rest_is_random(tmp_path):
+    state = stored(tmp_path / "w.safetensors")
+    factory = starting.start("small", tmp_path / "w.safetensors")
+    for member in (0, 1):
+        source = seeds_of(0, member, 1)[0]
+        with_, without = (building.build(f, (8, 8, 1), 10, source) for f in (factory, networks.small))
+        for name, value in with_.state_dict().items():
+            expected = state[name] if name in state else without.state_dict()[name]
+            assert torch.equal(value, expected), name
+        assert not torch.equal(with_.features[0].weight, without.features[0].weight)
+
+
+def test_the_number_of_channels_is_fitted(tmp_path):
+    state = stored(tmp_path / "w.safetensors", (3, 8, 8))
+    x = torch.rand(2, 1, 8, 8)
+    torch.manual_seed(5)
+    colours = networks.small((3, 8, 8), 10)
+    for channels in (1, 2, 5):
+        module = starting.start("small", tmp_path / "w.safetensors")((channels, 8, 8), 10)
+        given = module.features[0](x.expand(-1, channels, -1, -1))
+        torch.testing.assert_close(given, colours.features[0](x.expand(-1, 3, -1, -1)), rtol=1e-4, atol=1e-5)
+        assert torch.equal(module.features[4].weight, state["features.4.weight"])
+
+
+def test_members_that_start_from_weights_are_the_same_in_any_company(tmp_path):
+    stored(tmp_path / "w.safetensors")
+    factory = starting.start("small", tmp_path / "w.safetensors")
+    together = trained(range(5), factory, in_flight=2)
+    for key, alone in trained([4, 2], factory).items():
+        assert same(alone, together[key])
+    assert not same(trained([2])[2, 0], together[2, 0])
+
+
+def test_weights_are_part_of_a_networks_identity_but_not_of_its_architecture(tmp_path):
+    stored(tmp_path / "a.safetensors")
+    stored(tmp_path / "b.safetensors", seed=6)
+    (job,) = jobs([0])
+    names, shapes = set(), set()
+    for weights in (None, tmp_path / "a.safetensors", tmp_path / "b.safetensors"):
+        factory = starting.start("small", weights)
+        names.add(Identities(Trainer(factory, PLAIN, (8, 8, 1), 10, device="cpu")).of(job))
+        shapes.add(architecture(factory, (8, 8, 1), 10))
+    assert (len(names), len(shapes)) == (3, 1)
+
+
+def test_a_classifier_keeps_to_its_weights_and_is_loaded_without_the_file(tmp_path):
+    file = tmp_path / "w.safetensors"
+    stored(file)
+    fitted = classifier(weights=file).fit(TRAIN_X[:300], TRAIN_Y[:300])
+    again = clone(fitted).fit(TRAIN_X[:300], TRAIN_Y[:300])
+    np.testing.assert_array_equal(fitted.scores(TEST_X).values, again.scores(TEST_X).values)
+    assert (fitted.scores(TEST_X).values != classifier().fit(TRAIN_X[:300], TRAIN_Y[:300]).scores(TEST_X).values).any()
+    fitted.save(tmp_path / "model")
+    file.unlink()
+    fitted.update(add=(TEST_X[:1], np.array([3])))  # the weights are in memory
+    loaded = TorchClassifier.load(tmp_path / "model", device="cpu")
+    np.testing.assert_array_equal(loaded.scores(TEST_X).values, again.scores(TEST_X).values)
+    assert loaded.weights == str(file.resolve())
+    loaded.save(tmp_path / "copy")
+    one, other = (json.loads((tmp_path / d / "manifest.json").read_text())["weights"] for d in ("model", "copy"))
+    assert one == other
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        clone(loaded).fit(TRAIN_X[:300], TRAIN_Y[:300])
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"weights": "nowhere.safetensors"}, "nowhere.safetensors cannot be read: No such file"),
+        ({"weights": 3}, "weights must be None, 'procedural' or the path of a file, got int"),
+    ],
+)
+def test_weights_that_cannot_be_used(settings, told):
+    with pytest.raises(ValueError, match=told):
+        classifier(**settings).fit(TRAIN_X, TRAIN_Y)
+
+
+def test_files_that_are_not_weights_of_the_network(tmp_path):
+    file = tmp_path / "w.safetensors"
+    for state, told in (
+        ({"features.0.weight": torch.zeros(3, 3)}, r"of shape \(3, 3\), but the network's has \(32, 1, 3, 3\)"),
+        ({"encoder": torch.zeros(3)}, "have a tensor 'encoder', which the network does not have"),
+        ({"features.1.bias": torch.full((32,), torch.nan)}, "features.1.bias is not finite"),
+        ({}, "it holds no tensors"),
+    ):
+        save_file(state, file)
+        with pytest.raises(ValueError, match=told):
+            classifier(weights=file).fit(TRAIN_X, TRAIN_Y)
+    file.write_bytes(b"not weights")
+    with pytest.raises(ValueError, match=r"must be a safetensors file, but .* is invalid"):
+        classifier(weights=file).fit(TRAIN_X, TRAIN_Y)
+
+
+def test_a_run_names_its_weights_and_refuses_others(tmp_path):
+    file, other, out = tmp_path / "w.safetensors", tmp_path / "v.safetensors", str(tmp_path / "run")
+    stored(file)
+    stored(other, seed=6)
+    command = ["train", "digits", "--k", "3", "--network", "small", "--recipe", "quick", "--device", "cpu"]
+
+    def run(*arguments):
+        return CliRunner().invoke(main, [*command, "--out", out, *arguments])
+
+    result = run("--weights", str(file))
+    assert result.exit_code == 0, result.output
+    assert "small from w.safetensors weights" in result.output
+    first = Run.open(tmp_path / "run").settings.first_weights
+    assert first == starting.get(file, "small").described()
+    for arguments in ((), ("--weights", str(other))):
+        refused = run(*arguments)
+        assert refused.exit_code == 2
+        assert "first_weights" in refused.output
+    assert "0 networks trained" in run("--weights", str(file)).output
+    with pytest.raises(StorageError, match="have another SHA-256 than those that the run was trained with"):
+        starting.recorded("small", {**first, "sha256": "0" * 64})
+    manifest = tmp_path / "run" / "manifest.json"
+    data = json.loads(manifest.read_text())
+    data["settings"]["first_weights"] = {"given": 3, "sha256": "x"}
+    manifest.write_text(json.dumps(data))
+    refused = run("--weights", str(file))
+    assert refused.exit_code == 4
+    assert "odd first_weights" in refused.output
+
+
+@pytest.mark.skipif(not starting.available(), reason="the package has no weights yet")
+@pytest.mark.parametrize("shape", [(32, 32, 3), (28, 28, 1), (48, 48, 3), (9, 12, 4)])
+def test_the_weights_of_the_package_fit_images_of_any_kind(shape):
+    factory = starting.start("nin", "procedural")
+    module = building.build(factory, shape, 7, np.random.SeedSequence(0))
+    assert module(torch.rand(2, shape[2], *shape[:2])).shape == (2, 7)
+    about = starting.available()["nin"]
+    assert starting.of(factory).described() == {"given": "procedural", "sha256": about["sha256"]}
+    assert about["command"].startswith("runoff pretrain")
+
+
+def test_weights_of_the_package_that_were_altered(tmp_path, monkeypatch):
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    stored(folder / "small.safetensors")
+    about = {"small": {"file": "small.safetensors", "sha256": "0" * 64}}
+    (folder / "manifest.json").write_text(json.dumps(about))
+    monkeypatch.setattr(starting.resources, "files", lambda _: tmp_path)
+    with pytest.raises(StorageError, match="were altered or damaged: install runoff again"):
+        starting.start("small", "procedural")
+    with pytest.raises(ValueError, match="weights='procedural' are for network 'small', got 'nin': use weights=None"):
+        starting.start("nin", "procedural")
+    (folder / "manifest.json").unlink()
+    with pytest.raises(ValueError, match="are not part of this package: train some with `runoff pretrain`"):
+        starting.start("nin", "procedural")
