@@ -399,6 +399,16 @@ def test_finished_members_are_kept_when_another_fails():
     np.testing.assert_array_equal(fitted.fit(few, labels).scores(TEST_X).values, whole)
 
 
+def test_members_whose_images_a_recipe_cannot_use_refuse_them():
+    fitted = classifier(recipe=Recipe(epochs=1, jitter=0.1))
+    with pytest.warns(
+        UserWarning, match=r"no member could be trained, .* its images are not of 8 bits, as jitter needs"
+    ):
+        fitted.fit(TRAIN_X / 16, TRAIN_Y)
+    with pytest.raises(MemberError, match="there is nothing to certify, since no member could be trained"):
+        fitted.certify(TEST_X / 16)
+
+
 @pytest.mark.parametrize(
     ("settings", "data", "told"),
     [
@@ -410,11 +420,6 @@ def test_finished_members_are_kept_when_another_fails():
         ({"device": "gpu"}, (TRAIN_X, TRAIN_Y), "device must be 'cpu', 'cuda' or 'cuda:N', got 'gpu'"),
         ({"device": "mps"}, (TRAIN_X, TRAIN_Y), "promise no fixed order of sums"),
         ({"recipe": RECIPES["paper"]}, (X.reshape(-1, 64), Y), "the recipe's crop is for images"),
-        (
-            {"recipe": Recipe(epochs=1, jitter=0.1)},
-            (TRAIN_X / 16, TRAIN_Y),
-            "its images are not of 8 bits, as jitter needs",
-        ),
         ({}, ([TRAIN_X[0], TRAIN_X[1][:7]], [0, 1]), r"one size, got \(8, 8\) for sample 0 and \(7, 8\) for sample 1"),
         ({}, (np.zeros((4, 3, 8, 8)), [0, 1, 2, 3]), "looks like channels first"),
         ({}, (np.full((2, 8, 8), np.nan), [0, 1]), "X must be finite, got NaN or infinity in sample 0"),
