@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Generator
@@ -60,6 +61,11 @@ def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
 @click.option(
+    "--export",
+    type=click.Path(path_type=Path),
+    help="Write ballots and certificates to this file, proof.json, which python -m runoff.check proves again.",
+)
+@click.option(
     "--format",
     "kind",
     type=click.Choice(["csv", "parquet"]),
@@ -78,6 +84,7 @@ def certify(
     budgets: list[int] | None,
     demands: dict[int, float],
     out: Path | None,
+    export: Path | None,
     kind: str,
     seeds: int | None,
     as_json: bool,
@@ -115,6 +122,8 @@ def certify(
     if out is not None:
         with writing(out):
             _rows.write(out, certificates, y)
+    if export is not None:
+        _export(export, certificates, array, scores, run, seeds)
     summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
@@ -172,6 +181,26 @@ def _kept(run: Run, name: str, certificates: Certificates, y: NDArray[Any] | Non
                 raise
             return False
     return True
+
+
+def _export(
+    path: Path, certificates: Certificates, array: NDArray[Any], scores: Path, run: Run | None, seeds: int | None
+) -> None:
+    """Write a proof of these certificates."""
+    from runoff import _proofs
+
+    about: dict[str, Any] = {"source": {"file": scores.name}}
+    if run is None:
+        about["source"]["sha256"] = hashlib.sha256(scores.read_bytes()).hexdigest()
+    else:
+        name = f"ballots-{run.seeds()[-1] if seeds is None else seeds}.npy"
+        about["source"] = {"file": name, "sha256": run.manifest["files"][name]}
+        about |= {"classes": run.manifest["dataset"]["classes"], "partition": run.partition().fingerprint}
+    try:
+        with writing(path):
+            _proofs.write(path, certificates, array, **about)
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 def _with_progress(array: NDArray[Any]) -> Generator[NDArray[Any], None, None]:
