@@ -160,7 +160,17 @@ def test_help_and_version():
     assert runoff.__version__ in run("--version").stdout
     for name in ("", *cli.main.commands):
         assert "Example: runoff" in run(*name.split(), "--help").stdout
-    assert set(cli.main.commands) == {"certify", "data", "demo", "pretrain", "report", "reproduce", "train", "update"}
+    assert set(cli.main.commands) == {
+        "certify",
+        "data",
+        "demo",
+        "pretrain",
+        "report",
+        "reproduce",
+        "train",
+        "update",
+        "verify",
+    }
 
 
 def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp_path):

@@ -17,6 +17,7 @@ from runoff import (
     _cli_runs,
     _cli_train,
     _cli_update,
+    _cli_verify,
 )
 from runoff._cli_errors import writing
 
@@ -54,6 +55,7 @@ main.add_command(_cli_pretrain.pretrain)
 main.add_command(_cli_update.update)
 main.add_command(_cli_reproduce.reproduce)
 main.add_command(_cli_report.report)
+main.add_command(_cli_verify.verify)
 
 
 @main.command()

@@ -155,6 +155,7 @@ class Run:
 
     def write_manifest(self) -> None:
         """Whole or not at all."""
+        self.manifest = storage.sealed(self.manifest)
         with _files.written_whole(self.path / "manifest.json") as file:
             json.dump(self.manifest, file, indent=1)
 

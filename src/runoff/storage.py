@@ -57,14 +57,7 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
         write_array(folder / "classes.npy", classifier.classes_)
         write_array(folder / "member_sizes.npy", classifier.member_sizes_)
         for member in classifier.members_:
-            state = {
-                "index": member.index,
-                "classes": member.classes,
-                "shares": member.shares,
-                "fitted": list(member.fitted),
-                "kinds": [None if kind is None else list(kind) for kind in member.kinds],
-            }
-            (folder / "members" / f"{member.index:06d}.skops").write_bytes(sio.dumps(state))
+            (folder / "members" / f"{member.index:06d}.skops").write_bytes(member_bytes(member))
         (folder / "estimator.skops").write_bytes(sio.dumps({"estimator": classifier.estimator}))
         write_manifest(
             folder,
@@ -72,10 +65,42 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
                 "format": FORMAT,
                 "version": VERSION,
                 **described(classifier),
+                "versions": versions(),
                 "n_features_in": getattr(classifier, "n_features_in_", None),
                 "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])] or None,
             },
         )
+
+
+def member_bytes(member: Member) -> bytes:
+    """Return a member as the bytes of a skops file."""
+    state = {
+        "index": member.index,
+        "classes": member.classes,
+        "shares": member.shares,
+        "fitted": list(member.fitted),
+        "kinds": [None if kind is None else list(kind) for kind in member.kinds],
+    }
+    data: bytes = _skops().dumps(state)
+    return data
+
+
+def versions() -> dict[str, str]:
+    """Return what members follow from beside their samples and settings: with other versions, other last bits."""
+    import platform
+
+    import scipy
+    import sklearn
+
+    import runoff
+
+    return {
+        "runoff": runoff.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "machine": platform.machine(),
+    }
 
 
 def described(classifier: Ensemble) -> dict[str, Any]:
@@ -144,7 +169,14 @@ def write_key(folder: Path, key: bytes) -> None:
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """The manifest, with the SHA-256 of every file beside it."""
     files = {str(f.relative_to(folder)): sha256(f.read_bytes()) for f in sorted(folder.rglob("*")) if f.is_file()}
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "files": files}, indent=1))
+    (folder / "manifest.json").write_text(json.dumps(sealed({**manifest, "files": files}), indent=1))
+
+
+def sealed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest with the SHA-256 of what it says itself, so that a changed byte in it shows, too."""
+    rest = {name: value for name, value in manifest.items() if name != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return {**rest, "digest": sha256(text.encode())}
 
 
 def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> RunoffClassifier:

@@ -14,11 +14,12 @@ from runoff import storage
 from runoff.storage import StorageError
 from runoff.torch import networks
 from runoff.torch.building import State, build, tensors_of
-from runoff.torch.checkpoints import architecture
+from runoff.torch.checkpoints import Identities, architecture
 from runoff.torch.classifier import NetworkMember, TorchClassifier
 from runoff.torch.networks import Factory
 from runoff.torch.recipes import Recipe
 from runoff.torch.slots import MEAN, fits
+from runoff.torch.trainer import Trainer
 
 FORMAT, VERSION = "runoff torch classifier", 2
 
@@ -43,6 +44,7 @@ def save(classifier: TorchClassifier, path: Path) -> None:
                 "format": FORMAT,
                 "version": VERSION,
                 **storage.described(classifier),
+                "versions": versions(trainer),
                 "network": classifier.network if isinstance(classifier.network, str) else None,
                 "architecture": architecture(trainer.network, trainer.shape, trainer.n_classes),
                 "recipe": classifier._recipe.to_dict(),
@@ -52,6 +54,11 @@ def save(classifier: TorchClassifier, path: Path) -> None:
                 "networks": [len(member.fitted) for member in classifier.members_],
             },
         )
+
+
+def versions(trainer: Trainer) -> dict[str, str]:
+    """Return what networks follow from beside their samples and settings: with other versions, other last bits."""
+    return dict(Identities(trainer).told)
 
 
 def load(kind: type[TorchClassifier], path: Path, network: Factory | None, device: Any) -> TorchClassifier:

@@ -1,0 +1,141 @@
+"""A sample's content as bytes, and its keyed digest.
+
+Written from the definition, not from the code that it checks (docs/guarantee.md): a sample counts by its values alone,
+whatever type the array around it has; the label is not part of it.
+
+| kind | bytes |
+| --- | --- |
+| numbers, images | a byte for the form, the shape as 8-byte integers, the values: form 0 as bytes where all are whole and from 0 to 255, form 1 as 8-byte integers where all are whole, form 2 as 8-byte floats |
+| resized images | FE, then the digest of the image before it was resized |
+| sparse rows | the number of columns, the columns of the entries that are not 0, their values |
+| texts | "s", the length, the text in Unicode's composed form |
+| rows of tables | as numbers where all values are; else FF, then each value with its kind and, for texts, its length |
+
+All numbers are little-endian; there is one zero and one NaN.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MISSING = ("NAType", "NaTType")
+
+
+def number_row(row: NDArray[Any]) -> bytes:
+    """Return the bytes of one sample of numbers."""
+    shape = b"".join(int(n).to_bytes(8, "little") for n in row.shape)
+    if row.dtype == np.uint8:
+        return b"\0" + shape + row.tobytes()
+    values = np.asarray(row, np.float64).ravel() + 0.0  # -0.0 + 0.0 is 0.0
+    if np.isfinite(values).all() and (values == np.trunc(values)).all():
+        least, most = min(values, default=0.0), max(values, default=0.0)
+        if least >= 0 and most <= 255:
+            return b"\0" + shape + values.astype(np.uint8).tobytes()
+        if least > -(2.0**63) and most < 2.0**63:
+            return b"\1" + shape + values.astype("<i8").tobytes()
+    values[np.isnan(values)] = np.nan
+    return b"\2" + shape + values.astype("<f8").tobytes()
+
+
+def text_cell(text: str) -> bytes:
+    """Return the bytes of a text."""
+    data = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
+    return b"s" + len(data).to_bytes(8, "little") + data
+
+
+def number_of(value: Any) -> float | None:
+    """Return a value of a table as a number, NaN where it is missing, None where it is something else."""
+    if value is None or type(value).__name__ in MISSING:
+        return float("nan")
+    if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        try:
+            return float(value)
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
+    return None
+
+
+def table_cell(value: Any) -> bytes:
+    """Return the bytes of one value of a table."""
+    number = number_of(value)
+    if number is not None:
+        return b"-" if number != number else b"f" + np.array(number + 0.0, "<f8").tobytes()
+    if isinstance(value, str):
+        return text_cell(value)
+    if isinstance(value, bytes):
+        return b"b" + len(value).to_bytes(8, "little") + value
+    if isinstance(value, datetime.timedelta):
+        whole = (value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000
+        text = f"{whole + getattr(value, 'nanoseconds', 0)} ns"
+    elif isinstance(value, datetime.datetime):
+        text = value.isoformat()
+    elif isinstance(value, datetime.date):
+        text = f"{value.isoformat()}T00:00:00"
+    else:
+        raise ValueError(f"a table must hold numbers, texts and dates, got a {type(value).__name__}")
+    return b"t" + len(text.encode()).to_bytes(8, "little") + text.encode()
+
+
+def table_row(values: tuple[Any, ...]) -> bytes:
+    """Return the bytes of one row of a table."""
+    numbers = [number_of(value) for value in values]
+    if all(number is not None for number in numbers):
+        return number_row(np.array(numbers, np.float64))
+    return b"\xff" + b"".join(table_cell(value) for value in values)
+
+
+def sparse_rows(matrix: Any) -> Iterator[bytes]:
+    """Yield the bytes of each row of a sparse matrix."""
+    matrix = matrix.tocoo()
+    entries: list[dict[int, float]] = [{} for _ in range(matrix.shape[0])]
+    for i, j, value in zip(matrix.row.tolist(), matrix.col.tolist(), matrix.data.tolist(), strict=True):
+        entries[i][j] = entries[i].get(j, 0.0) + float(value)
+    for row in entries:
+        kept = sorted((j, value) for j, value in row.items() if value != 0)
+        values = np.array([value for _, value in kept], "<f8")
+        values[np.isnan(values)] = np.nan
+        yield (
+            int(matrix.shape[1]).to_bytes(8, "little")
+            + np.array([j for j, _ in kept], "<i8").tobytes()
+            + values.tobytes()
+        )
+
+
+def contents(X: Any, original_digests: Any = None) -> Iterator[bytes]:
+    """Yield the bytes of each sample of X: an array, a sparse matrix, a DataFrame, or texts."""
+    if original_digests is not None:
+        yield from (b"\xfe" + bytes(digest) for digest in np.asarray(original_digests, np.uint8))
+    elif hasattr(X, "iloc") and hasattr(X, "columns"):
+        columns = [X.iloc[:, c].tolist() for c in range(X.shape[1])]
+        yield from (table_row(row) for row in zip(*columns, strict=True))
+    elif hasattr(X, "tocoo"):
+        yield from sparse_rows(X)
+    else:
+        array = X if isinstance(X, np.ndarray) else np.array(X, dtype=object if _are_texts(X) else None)
+        if array.ndim == 1 and _are_texts(array):
+            yield from (text_cell(text) for text in array)
+        else:
+            yield from (number_row(row) for row in (array.astype(np.float64) if array.dtype.kind == "O" else array))
+
+
+def _are_texts(X: Any) -> bool:
+    return len(X) > 0 and all(isinstance(text, str) for text in X)
+
+
+def digests(X: Any, key: bytes, original_digests: Any = None) -> list[bytes]:
+    """Return each sample's keyed digest, 16 bytes."""
+    return [hashlib.blake2b(data, key=key, digest_size=16).digest() for data in contents(X, original_digests)]
+
+
+def pixel_sums(X: Any, original_sums: Any = None) -> list[int]:
+    """Return the sum of each sample's pixels: the paper's hash."""
+    if original_sums is not None:
+        return [int(value) for value in original_sums]
+    return [int(row.sum(dtype=np.int64)) for row in np.asarray(X)]

@@ -1,0 +1,245 @@
+"""Every prediction and every radius, proven again.
+
+The first route is the checker of one file, `runoff.check`: elections held again, attacks constructed and replayed. The
+second is integer programming (HiGHS) on a model of the attack itself: how many voters of each kind are taken, how many
+votes each class is handed, and what must then hold. It shares no inequality with the first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff import check
+from runoff.verify._report import CERTIFICATE, SHOWN, Report
+
+SECONDS = 10.0  # for one program of a spread
+TIME = 60.0  # for all programs of a sample
+NODES = 2000  # of search, before HiGHS takes over
+
+
+class Certificates(NamedTuple):
+    """Claims about the inputs of some ballots, as `where` has them."""
+
+    where: str
+    election: str
+    bound: str
+    prediction: NDArray[np.int64]
+    runner_up: NDArray[np.int64]
+    radius: NDArray[np.int64]
+
+
+def prove(
+    claims: Certificates,
+    ballots: NDArray[Any],
+    spread: Sequence[Sequence[int]],
+    sample: Sequence[int],
+    report: Report,
+    seconds: float = TIME,
+) -> None:
+    """Check all claims by the first route, and those of the sampled inputs by integer programming, too.
+
+    The second route ends after so many seconds, but for claims that the first could not prove.
+    """
+    until = time.monotonic() + seconds
+    placed = check.Spread(spread, ballots.shape[1])
+    alone = placed.is_one_to_one()
+    wrong, exact, solved = [], 0, 0
+    chosen = set(sample)
+    for i, block in enumerate(ballots):
+        rows = [bytes(row) if block.dtype == np.uint8 else row.tolist() for row in block]
+        claim = check.Claim(int(claims.prediction[i]), int(claims.runner_up[i]), int(claims.radius[i]))
+        verdict = check.check_input(claims.election, claims.bound, rows, claim, None if alone else placed, NODES)
+        problem, exact = verdict.wrong, exact + verdict.exact
+        if verdict.unproven or (problem is None and i in chosen and time.monotonic() < until):
+            second = by_programming(claims.election, rows, None if alone else placed, claim.radius)
+            problem = _second(claims.bound, claim.radius, verdict, second, alone)
+            solved += not second[0] <= claim.radius < second[1]
+        if problem is not None:
+            wrong.append((i, problem))
+    for i, what in wrong[:SHOWN]:
+        report.failed(CERTIFICATE, f"{claims.where}, input {i}", what)
+    if len(wrong) > SHOWN:
+        report.failed(CERTIFICATE, claims.where, f"{len(wrong) - SHOWN} more certificates are wrong or not proven")
+    if not wrong:
+        n = len(ballots)
+        report.passed(
+            f"{claims.where}: {n:,} predictions and radii ({claims.election}, {claims.bound} bound); for {exact:,} an "
+            f"attack on radius + 1 buckets was replayed, so they are exact; {solved:,} by integer programming, too"
+        )
+
+
+def _second(bound: str, radius: int, first: check.Verdict, second: tuple[int, int], alone: bool) -> str | None:
+    """What integer programming says against a claim; `second` is a lower and an upper bound on the cost."""
+    low, high = second
+    if low <= radius < high:
+        return (
+            first.wrong or f"the claimed radius {radius} could not be proven by integer programming in {SECONDS:.0f} s"
+        )
+    if high <= radius:
+        return f"the radius is {high - 1} by integer programming, claimed {radius}"
+    if alone and bound == "tight" and low != radius + 1:
+        return f"the radius is {low - 1} by integer programming, claimed {radius}"
+    return None
+
+
+def by_programming(election: str, rows: list[Any], spread: check.Spread | None, radius: int) -> tuple[int, int]:
+    """Return bounds on the cost, the fewest buckets that change the prediction.
+
+    Where nothing can change it both are one more than the number of buckets, so that the radius is that number. What
+    costs more than the claimed radius for sure is solved no further.
+    """
+    w, _ = check.hold(election, rows)
+    n_classes = len(rows[0])
+    n_buckets = len(rows) if spread is None else len(spread.buckets)
+    first = [list(row).index(n_classes - 1) for row in rows]
+    rivals = [c for c in range(n_classes) if c != w]
+    nobody = [False] * len(rows)
+
+    def solved(fill: Callable[[_Builder], None], loyal: list[bool] = nobody) -> tuple[int, int]:
+        builder = _Builder(first, loyal, spread, n_classes)
+        fill(builder)
+        return _solved(builder.model(), n_buckets, radius)
+
+    def overtaken(*classes: int) -> tuple[int, int]:
+        def fill(builder: _Builder) -> None:
+            for c in classes:
+                builder.lead(c, w, strict=w < c)
+
+        return solved(fill)
+
+    if election == "plurality":
+        found = [overtaken(c) for c in rivals]
+    else:
+        loyal = {c: [row[w] > row[c] for row in rows] for c in rivals}
+        found = [solved(lambda builder, c=c: builder.beaten(w, c), loyal[c]) for c in rivals]  # type: ignore[misc]
+        if spread is None and len(rivals) > 1:
+            found.append(solved(lambda builder: builder.eliminated(w)))
+        elif len(rivals) > 1:  # a class that cannot overtake w within the radius eliminates it with no other either
+            alone = {c: overtaken(c) for c in rivals}
+            found += [(low, n_buckets + 1) for low, _ in alone.values() if low > radius]
+            able = [c for c in rivals if alone[c][0] <= radius]
+            found += [overtaken(*pair) for pair in combinations(able, 2)]
+    return min((low for low, _ in found), default=n_buckets + 1), min(
+        (high for _, high in found), default=n_buckets + 1
+    )
+
+
+class Model(NamedTuple):
+    """Minimise the number of buckets: columns are buckets or kinds of members, members, and votes handed out."""
+
+    cost: NDArray[np.float64]
+    upper: NDArray[np.float64]
+    integral: NDArray[np.int64]
+    matrix: NDArray[np.float64]  # matrix @ columns >= least
+    least: NDArray[np.float64]
+
+
+class _Builder:
+    """The columns of a model: what is taken (t), for a spread by member (y), votes handed out (g), pairs chosen (z)."""
+
+    def __init__(self, first: list[int], loyal: list[bool], spread: check.Spread | None, n_classes: int) -> None:
+        self.k, self.n_classes, self.spread = len(first), n_classes, spread
+        self.votes = [first.count(c) for c in range(n_classes)]
+        self.n_loyal = sum(loyal)
+        kinds = list(zip(first, loyal, strict=True))
+        # One bucket per member: members of a kind are alike, so how many of each are taken is all that counts.
+        self.kinds = sorted(set(kinds)) if spread is None else kinds
+        self.counts = [kinds.count(kind) for kind in self.kinds] if spread is None else [1] * self.k
+        self.n_buckets = 0 if spread is None else len(spread.buckets)
+        self.t, self.g = self.n_buckets, self.n_buckets + len(self.kinds)
+        self.z = self.g + n_classes
+        self.width = self.z + n_classes
+        self.rows: list[tuple[NDArray[np.float64], float]] = []
+        handed = self._row()
+        handed[self.t : self.g], handed[self.g : self.z] = 1, -1
+        self.rows.append((handed, 0))  # no more votes are handed out than members are taken
+        for j in range(self.k if spread is not None else 0):
+            reached = self._row()
+            reached[self.t + j] = -1
+            reached[spread.of_member[j]] = 1  # type: ignore[union-attr]
+            self.rows.append((reached, 0))  # a member is taken only with one of its buckets
+
+    def _row(self) -> NDArray[np.float64]:
+        return np.zeros(self.width)
+
+    def votes_after(self, c: int) -> tuple[NDArray[np.float64], int]:
+        """Return the votes of c after the attack: a linear form, and what it is added to."""
+        row = self._row()
+        row[self.t : self.g] = [-1.0 if kind[0] == c else 0.0 for kind in self.kinds]
+        row[self.g + c] = 1
+        return row, self.votes[c]
+
+    def lead(self, a: int, b: int, strict: bool, unless: int | None = None) -> None:
+        """Class a must have as many votes as b, or more where `strict`; not where the choice `unless` is 0."""
+        (mine, my_votes), (theirs, their_votes) = self.votes_after(a), self.votes_after(b)
+        row, least = mine - theirs, float(their_votes - my_votes + strict)
+        if unless is not None:
+            free = 2.0 * self.k + 2
+            row[self.z + unless] -= free
+            least -= free
+        self.rows.append((row, least))
+
+    def beaten(self, w: int, c: int) -> None:
+        """Class c overtakes all classes but w in round 1, and w in round 2."""
+        for u in range(self.n_classes):
+            if u not in (c, w):
+                self.lead(c, u, strict=u < c)
+        row = self._row()
+        row[self.t : self.g] = [2.0 if kind[1] else 0.0 for kind in self.kinds]
+        # Of k members, n_loyal - taken rank w above c; c wins with more than half, or with half and the lower index.
+        self.rows.append((row, 2.0 * self.n_loyal - self.k + (w < c)))
+
+    def eliminated(self, w: int) -> None:
+        """Two classes overtake w in round 1; which two is for the program to choose."""
+        for c in range(self.n_classes):
+            if c != w:
+                self.lead(c, w, strict=w < c, unless=c)
+        chosen = self._row()
+        chosen[self.z :] = 1
+        chosen[self.z + w] = 0
+        self.rows.append((chosen, 2))
+
+    def model(self) -> Model:
+        """Return the program: the fewest buckets, or members where each has its own."""
+        cost, upper, integral = self._row(), self._row(), np.zeros(self.width, np.int64)
+        taken = slice(0, self.n_buckets) if self.spread is not None else slice(self.t, self.g)
+        cost[taken], integral[taken] = 1, 1
+        upper[: self.n_buckets], upper[self.t : self.g], upper[self.g : self.z] = 1, self.counts, self.k
+        upper[self.z :], integral[self.z :] = 1, 1
+        if self.spread is None:
+            integral[self.g : self.z] = 1
+        matrix, least = np.array([row for row, _ in self.rows]), np.array([least for _, least in self.rows])
+        return Model(cost, upper, integral, matrix, least)
+
+
+def _solved(model: Model, n_buckets: int, radius: int) -> tuple[int, int]:
+    """Return bounds on the least cost of a model; it is only solved as far as the claimed radius needs."""
+    from scipy import optimize, sparse
+
+    constraint = optimize.LinearConstraint(sparse.csr_array(model.matrix), lb=model.least)
+    bounds = optimize.Bounds(0, model.upper)
+    if len(model.cost) > 300:  # the relaxation often proves enough, in a fraction of the time
+        relaxed = optimize.linprog(
+            model.cost,
+            A_ub=-sparse.csr_array(model.matrix),
+            b_ub=-model.least,
+            bounds=np.stack([np.zeros_like(model.upper), model.upper], 1),
+        )
+        if relaxed.status == 2:
+            return n_buckets + 1, n_buckets + 1
+        if relaxed.status == 0 and np.ceil(relaxed.fun - 1e-6) > radius:
+            return int(np.ceil(relaxed.fun - 1e-6)), n_buckets + 1
+    found = optimize.milp(
+        model.cost, integrality=model.integral, bounds=bounds, constraints=constraint, options={"time_limit": SECONDS}
+    )
+    if found.status == 2:
+        return n_buckets + 1, n_buckets + 1
+    low = 1 if found.mip_dual_bound is None else max(1, int(np.ceil(found.mip_dual_bound - 1e-6)))
+    high = n_buckets + 1 if found.x is None else round(float(found.fun))
+    return min(low, high), high

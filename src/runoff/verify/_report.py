@@ -1,0 +1,64 @@
+"""What was checked, what was not, and what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+CERTIFICATE, FILES = 3, 4  # exit codes
+SHOWN = 5  # failures of one kind that are named
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Something that is not as it is claimed to be: `where` names the file, the member or the input."""
+
+    code: int
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+@dataclass
+class Report:
+    """The result of a verification."""
+
+    subject: str
+    checked: list[str] = field(default_factory=list)
+    not_checked: list[str] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)  # what an attestation says of the run
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing is wrong, 4 if files do not match, 3 if a certificate is wrong."""
+        return max((failure.code for failure in self.failures), default=0)
+
+    def passed(self, what: str) -> None:
+        """Note what was checked and is right."""
+        self.checked.append(what)
+
+    def skipped(self, what: str, why: str) -> None:
+        """Note what was not checked, and why."""
+        self.not_checked.append(f"{what}: {why}")
+
+    def failed(self, code: int, where: str, what: str) -> None:
+        """Note what is wrong."""
+        self.failures.append(Failure(code, where, what))
+
+    def files(self, where: str, what: str) -> None:
+        """Note a file that does not match."""
+        self.failed(FILES, where, what)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, for JSON."""
+        return {
+            "subject": self.subject,
+            "exit_code": self.exit_code,
+            "checked": self.checked,
+            "not_checked": self.not_checked,
+            "failures": [{"exit_code": f.code, "where": f.where, "what": f.what} for f in self.failures],
+            **self.facts,
+        }

@@ -1,0 +1,108 @@
+"""Verify a run directory: the last step, its certificates."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff import check
+from runoff.verify import _radii
+from runoff.verify._directory import UnfitError
+from runoff.verify._stored import StoredNetworks, Trainer
+
+ROWS = re.compile(r"certificates/([a-z]+)-([a-z]+)-([1-9]\d{0,8})\.(csv|parquet)")
+
+__all__ = ["RunVerifier", "Trainer"]
+
+
+class RunVerifier(StoredNetworks):
+    """The steps of a verification; each notes in the report what it checked."""
+
+    # -- certificates ----------------------------------------------------------------------------------------------
+
+    def prove_certificates(self) -> None:
+        """Prove the rows of certificates/, each against the ballots that they are of."""
+        found = False
+        for name in sorted(self.directory.present):
+            if not name.startswith("certificates/"):
+                continue
+            match = ROWS.fullmatch(name)
+            if match is None or match[1] not in check.ELECTIONS or match[2] not in check.BOUNDS:
+                self.report.skipped(name, "its name is not ELECTION-BOUND-SEEDS, with an election that is known here")
+                continue
+            try:
+                if int(match[3]) not in self.ballots:
+                    raise UnfitError(f"is of ballots-{match[3]}.npy, which is not there")
+                ballots = self.ballots[int(match[3])]
+                columns = _rows(self.directory.data(name), match[4], len(ballots))
+            except ImportError:
+                self.report.skipped(name, "reading Parquet needs pyarrow")
+                continue
+            except UnfitError as error:
+                self.report.files(name, str(error))
+                continue
+            if self.labels is not None and "label" in columns and not np.array_equal(columns["label"], self.labels):
+                self.report.files(name, "holds other labels than labels.npy")
+            claims = _radii.Certificates(
+                name, match[1], match[2], columns["prediction"], columns["runner_up"], columns["radius"]
+            )
+            before = len(self.report.failures)
+            limit = float("inf") if self.full else _radii.TIME
+            self.progress(f"proving {name}")
+            _radii.prove(claims, ballots, self.parts.spread(), self._chosen(len(ballots)).tolist(), self.report, limit)
+            if len(self.report.failures) == before:
+                self._note(claims, int(match[3]))
+            found = True
+        if not found and self.ballots:
+            self.report.skipped("radii", "the run holds no certificates: `runoff certify` writes them")
+
+    def _note(self, claims: _radii.Certificates, n_seeds: int) -> None:
+        """Keep what an attestation says: certified accuracy by number of edits."""
+        if self.labels is None:
+            return
+        right = claims.prediction == self.labels
+        largest = int(claims.radius.max())
+        steps = sorted({*range(0, largest + 1, max(1, largest // 10)), largest})
+        self.report.facts.setdefault("certificates", []).append(
+            {
+                "file": claims.where,
+                "election": claims.election,
+                "bound": claims.bound,
+                "networks_per_member": n_seeds,
+                "inputs": len(right),
+                "certified_accuracy": {str(r): round(float((right & (claims.radius >= r)).mean()), 6) for r in steps},
+            }
+        )
+
+
+def _rows(data: bytes, kind: str, n: int) -> dict[str, NDArray[np.int64]]:
+    """Parse the rows of certificates: whole numbers, one row for each input, in order."""
+    needed = ("input", "prediction", "radius", "runner_up")
+    try:
+        if kind == "parquet":
+            from pyarrow import parquet
+
+            table = parquet.read_table(io.BytesIO(data))
+            columns = {name: table[name].to_pylist() for name in table.column_names}
+        else:
+            reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
+            lines = list(reader)
+            columns = {name: list(column) for name, column in zip(lines[0], zip(*lines[1:], strict=True), strict=True)}
+        read = {
+            name: [int(value) for value in column] for name, column in columns.items() if name in (*needed, "label")
+        }
+    except ImportError:
+        raise
+    except Exception:  # whatever a hostile file may bring about
+        raise UnfitError("is not a table of whole numbers") from None
+    if any(name not in read for name in needed) or read["input"] != list(range(n)):
+        raise UnfitError(f"must have the columns {', '.join(needed)}, with a row for each of {n} inputs in order")
+    for name, column in read.items():
+        for i, value in enumerate(column):
+            if not 0 <= value < 2**62:
+                raise UnfitError(f"has the {name} {value} for input {i}")
+    return {name: np.array(column, np.int64) for name, column in read.items()}

@@ -1,0 +1,174 @@
+"""The stored networks of a run: their scores against the ballots, and retraining."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff.verify import _networks
+from runoff.verify._directory import UnfitError
+from runoff.verify._networks import SCORES, Tensor
+from runoff.verify._report import SHOWN
+from runoff.verify._run_data import RunData
+
+NETWORK = re.compile(r"members/member-(\d{6,9})-seed-(\d{4,9})\.safetensors")
+
+
+class Trainer(Protocol):
+    """Training and scoring, which the caller brings: this package has none."""
+
+    def unlike(self) -> str | None:
+        """Return why results here would differ from the recorded ones; None where they must be the same."""
+
+    def scores(self, tensors: dict[str, Tensor], inputs: NDArray[Any]) -> NDArray[Any]:
+        """Return a network's scores for some inputs."""
+
+    def retrained(
+        self, member: int, seed: int, x: NDArray[Any], rows: list[int], codes: NDArray[np.int64], inputs: NDArray[Any]
+    ) -> tuple[dict[str, Tensor], NDArray[Any] | None]:
+        """Train a network on these rows of x; return its tensors, and its scores for the inputs."""
+
+
+class StoredNetworks(RunData):
+    """A run with the networks that it stores."""
+
+    # -- members and ballots ---------------------------------------------------------------------------------------
+
+    def _network(self, member: int, seed: int) -> tuple[dict[str, str], dict[str, Tensor]] | None:
+        name = f"members/member-{member:06d}-seed-{seed:04d}.safetensors"
+        return _networks.tensors(self.directory.data(name)) if name in self.directory.present else None
+
+    def compare_ballots(self, trainer: Trainer | None, why_absent: str) -> None:
+        """Recompute the ballots from the networks' stored scores; for a sample, the scores from their weights."""
+        report = self.report
+        stored = sorted(name for name in self.directory.present if NETWORK.fullmatch(name))
+        if not stored or not self.ballots:
+            if self.ballots:
+                report.skipped("that the ballots are those of the stored networks", "no network is in the directory")
+            return
+        wrong, unknown = [], set()
+        seeds = sorted(self.ballots)
+        chosen = self._chosen(len(self.ballots[seeds[0]]))
+        scorer = self._scorer(trainer, why_absent)
+        scored = 0
+        for m in range(self.parts.n_members):
+            shares = None if self.divided is None else self.divided.shares(m, self.n_classes)
+            found = []
+            for seed in range(seeds[-1]):
+                try:
+                    network = self._network(m, seed)
+                    if network is not None:
+                        scored += self._rescored(network, scorer, chosen, m, seed)
+                        found.append((seed, self._scores(network, m, seed)))
+                    elif shares is not None and np.count_nonzero(shares) > 1:
+                        report.files(f"member {m}", f"has no stored network of seed {seed}")
+                except UnfitError as error:
+                    report.files(f"members/member-{m:06d}-seed-{seed:04d}.safetensors", str(error))
+                if len(report.failures) >= SHOWN:
+                    return
+            for n_seeds in seeds:
+                ballots = self.ballots[n_seeds]
+                own = [scores for seed, scores in found if seed < n_seeds and scores is not None]
+                mean = _networks.mean_scores(own, shares, len(ballots))
+                if mean is None or mean.shape != (len(ballots), self.n_classes):
+                    unknown.add(m)
+                    continue
+                differ = np.flatnonzero((_networks.ranking(mean) != ballots[:, m]).any(axis=1))
+                if len(differ):
+                    wrong.append((n_seeds, m, int(differ[0])))
+        for n_seeds, m, i in wrong[:SHOWN]:
+            report.files(f"ballots-{n_seeds}.npy, member {m}", f"does not rank as its stored networks score: input {i}")
+        if unknown:
+            report.skipped(
+                f"the ballots of {len(unknown)} members",
+                "they vote by the shares of their classes, which need the dataset",
+            )
+        if not wrong:
+            n = self.parts.n_members - len(unknown)
+            report.passed(f"the ballots of {n:,} members for all inputs, ranked again from their stored scores")
+        if scored:
+            report.passed(
+                f"the stored scores of {scored:,} networks for {len(chosen):,} inputs, computed from their weights"
+            )
+
+    def _chosen(self, n: int) -> NDArray[np.int64]:
+        return np.arange(n) if self.full else np.sort(self.draws.permutation(n)[: self.sample])
+
+    def _scorer(self, trainer: Trainer | None, why_absent: str) -> Trainer | None:
+        what = "that the stored scores are those of the stored weights"
+        if not self.directory.manifest["dataset"].get("weights", True):
+            why: str | None = "the run keeps no weights"
+        elif self.inputs is None:
+            why = "the dataset is not at hand"
+        else:
+            why = why_absent if trainer is None else trainer.unlike()
+        if why is None:
+            return trainer
+        self.report.skipped(what, why)
+        return None
+
+    def _rescored(self, network: Any, scorer: Trainer | None, chosen: NDArray[np.int64], member: int, seed: int) -> int:
+        metadata, tensors = network
+        weights = {name: tensor for name, tensor in tensors.items() if name != SCORES}
+        if scorer is None or self.inputs is None or metadata.get("refused") or not weights or SCORES not in tensors:
+            return 0
+        own = np.asarray(scorer.scores(weights, self.inputs[chosen]))
+        kept = tensors[SCORES].numbers()[chosen]
+        differ = np.flatnonzero((_networks.ranking(own) != _networks.ranking(kept.astype(own.dtype))).any(axis=1))
+        if len(differ):
+            raise UnfitError(
+                f"does not give the stored scores for input {chosen[differ[0]]} (seed {seed}, member {member})"
+            )
+        return 1
+
+    def _scores(self, network: tuple[dict[str, str], dict[str, Tensor]], member: int, seed: int) -> NDArray[Any] | None:
+        metadata, tensors = network
+        if metadata.get("refused"):
+            return None
+        if SCORES not in tensors:
+            raise UnfitError("has no stored scores")
+        if self.inputs is not None and metadata.get("asked") != _networks.inputs_digest(self.inputs):
+            raise UnfitError(f"has scores for other inputs than those of the dataset (member {member}, seed {seed})")
+        return tensors[SCORES].numbers()
+
+    # -- members, retrained ------------------------------------------------------------------------------------
+
+    def retrain(self, count: int, trainer: Trainer | None, why_absent: str) -> None:
+        """Retrain networks chosen at random, and compare them with the stored ones bit for bit."""
+        stored = sorted((int(m[1]), int(m[2])) for m in map(NETWORK.fullmatch, self.directory.present) if m)
+        what = f"{count} networks retrained"
+        if not stored or self.divided is None or self.x is None or self.inputs is None:
+            self.report.skipped(what, "this needs the stored networks and the dataset")
+            return
+        why = why_absent if trainer is None else trainer.unlike()
+        if trainer is None or why is not None:
+            self.report.skipped(what, why or "")
+            return
+        picked = sorted(self.draws.permutation(len(stored))[:count].tolist())
+        same = []
+        for member, seed in (stored[i] for i in picked):
+            name = f"members/member-{member:06d}-seed-{seed:04d}.safetensors"
+            self.progress(f"training member {member}, seed {seed}")
+            network = self._network(member, seed)
+            rows = self.divided.rows[member]
+            codes = np.array([self.divided.codes[i] for i in rows], np.int64)
+            own, scores = trainer.retrained(member, seed, self.x, rows, codes, self.inputs)
+            kept = dict(network[1]) if network is not None else {}
+            kept_scores = kept.pop(SCORES, None)
+            if kept and kept != own:
+                at = next((n for n in sorted({*kept, *own}) if kept.get(n) != own.get(n)), "")
+                self.report.files(name, f"is not what retraining member {member} gives: tensor {at!r} differs")
+            elif scores is not None and kept_scores is not None and not _same(scores, kept_scores):
+                self.report.files(name, f"has other scores than retraining member {member} gives")
+            else:
+                same.append(f"{member}" if seed == 0 else f"{member} (seed {seed})")
+        if same:
+            self.report.passed(f"{len(same)} networks retrained, bit for bit the same: members {', '.join(same[:12])}")
+
+
+def _same(scores: NDArray[Any], kept: Tensor) -> bool:
+    numbers = kept.numbers()
+    return bool(np.array_equal(scores.astype(numbers.dtype), numbers, equal_nan=True))
