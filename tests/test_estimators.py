@@ -275,6 +275,20 @@ def test_what_is_wrong_with_the_machine_stops_the_work():
         classifier(FailsOn(), n_partitions=3).fit(large, TRAIN_Y)
 
 
+def test_an_array_that_no_machine_could_hold_is_the_samples_fault():
+    """Naive Bayes for categories makes room for as many as the largest number says."""
+    from sklearn.naive_bayes import CategoricalNB
+
+    counts, y = np.random.default_rng(0).integers(0, 3, (60, 4)), np.arange(60) % 3
+    settings = {"n_partitions": 5, "classes": range(3)}
+    base = RunoffClassifier(CategoricalNB(min_categories=3), **settings).fit(counts, y)
+    larger = np.concatenate([counts, [[10**12, 0, 0, 0]]])
+    with pytest.warns(UserWarning, match=r"member \d votes by the shares .* Unable to allocate"):
+        edited = RunoffClassifier(CategoricalNB(min_categories=3), **settings).fit(larger, np.append(y, 0))
+    others = [m for m in range(5) if m != edited._buckets[-1]]
+    np.testing.assert_array_equal(base.scores(counts).values[:, others], edited.scores(counts).values[:, others])
+
+
 class Wide(FailsOn):
     """Gives a column more than it has classes."""
 

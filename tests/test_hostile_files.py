@@ -116,7 +116,18 @@ def test_a_spread_that_reaches_nobody_is_noticed(tmp_path):
     assert certify(run).exit_code == 0
 
 
-@pytest.mark.parametrize("offsets", [[0, 0], [0], [0, 99], [0, -1], [0, "1"], "01", None, [0, 1.0]])
+def test_manifests_without_what_a_run_needs_are_refused(tmp_path):
+    run = a_run(tmp_path / "run")
+    whole = json.loads((run / "manifest.json").read_text())
+    for change in ({"settings": {k: v for k, v in whole["settings"].items() if k != "n_partitions"}}, {"stale": 3}):
+        (run / "manifest.json").write_text(json.dumps(whole | change))
+        with pytest.raises(StorageError, match="does not describe a run: its manifest has an odd"):
+            Run.open(run)
+
+
+@pytest.mark.parametrize(
+    "offsets", [[[], {}], [[0], [1]], [0, 0], [0], [0, 99], [0, -1], [0, "1"], "01", None, [0, 1.0]]
+)
 def test_offsets_that_no_partition_has_are_refused(tmp_path, offsets):
     run = a_run(tmp_path / "run", k=5, d=2)
     manifest = json.loads((run / "manifest.json").read_text())
@@ -253,6 +264,37 @@ def test_certify_removes_what_a_killed_certify_left(tmp_path):
         (run / left).write_text("half")
     assert certify(run).exit_code == 0
     assert [file for file in run.rglob("*") if "runoff-tmp" in file.name] == []
+
+
+def test_a_forged_member_of_another_shape_is_refused(tmp_path):
+    import skops.io as sio
+
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    model = tmp_path / "model"
+    RunoffClassifier(RidgeClassifier(), n_partitions=3, classes=[0, 1]).fit(X, y).save(model)
+    name = "members/000001.skops"
+    state = sio.loads((model / name).read_bytes())
+    for change in ({"shares": np.ones(3)}, {"shares": np.array([np.nan, 1])}, {"classes": np.array([[0, 1]])}):
+        (model / name).write_bytes(sio.dumps(state | change))
+        rehash(model, name)
+        with pytest.raises(StorageError, match="000001.skops is not member 1 of this classifier"):
+            RunoffClassifier.load(model).predict(X)
+
+
+def test_a_compressed_file_with_60_gb_of_zeros_behind_it_is_refused_at_once(tmp_path):
+    import gzip
+
+    from runoff.datasets import _archives
+
+    with gzip.open(tmp_path / "labels.gz", "wb") as file:
+        file.write(bytes(1000))
+    assert _archives.read_bounded(tmp_path / "labels.gz", 1000) == bytes(1000)
+    with (tmp_path / "labels.gz").open("r+b") as file:
+        file.truncate(60 * 10**9)
+    within = quickly()
+    with pytest.raises(ValueError, match="has more than 1000 bytes"):
+        _archives.read_bounded(tmp_path / "labels.gz", 1000)
+    assert within()
 
 
 # --- keys, caches, replays -------------------------------------------------------------------------------------------

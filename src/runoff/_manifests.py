@@ -20,12 +20,14 @@ def odd(manifest: dict[str, Any]) -> str | None:
     def is_number(value: Any, least: int) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
-    numbers = {"n_partitions": 1, "spread": 1, "random_state": 0}
+    numbers = {"spread": 1, "random_state": 0}
     offsets = manifest["partition"].get("offsets")
     sound = {
+        "n_partitions": is_number(settings.get("n_partitions"), 1),
         **{name: is_number(settings.get(name), least) for name, least in numbers.items() if name in settings},
         "n_seeds": is_number(manifest.get("n_seeds", 1), 1),
-        "stale": all(isinstance(name, str) and is_made(name) for name in manifest.get("stale", [])),
+        "stale": isinstance(manifest.get("stale", []), list)
+        and all(isinstance(name, str) and is_made(name) for name in manifest.get("stale", [])),
         "given": isinstance(dataset.get("given"), str),
         "weights": isinstance(dataset.get("weights"), bool),
         "classes": isinstance(dataset.get("classes"), list) and all(isinstance(c, str) for c in dataset["classes"]),
@@ -41,9 +43,9 @@ def odd(manifest: dict[str, Any]) -> str | None:
     n_members = settings["n_partitions"] * settings.get("spread", 1)
     if n_members > MOST_MEMBERS:
         return "n_partitions"
-    if not isinstance(offsets, list) or len({*offsets}) != len(offsets) or len(offsets) != settings.get("spread", 1):
+    if not isinstance(offsets, list) or not all(is_number(offset, 0) and offset < n_members for offset in offsets):
         return "offsets"
-    return None if all(is_number(o, 0) and o < n_members for o in offsets) else "offsets"
+    return None if len(offsets) == len({*offsets}) == settings.get("spread", 1) else "offsets"
 
 
 def is_made(name: str) -> bool:

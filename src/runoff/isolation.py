@@ -23,6 +23,7 @@ _alone = threading.RLock()
 
 # What goes wrong with the machine rather than with the samples. No sample may bring a member to vote by its fixed rule
 # on one machine and not on another, so these stop the work.
+ABSURD = 2**40  # bytes of one array
 ENVIRONMENT = (MemoryError, OSError, ImportError)
 
 
@@ -94,5 +95,10 @@ def alone(source: np.random.SeedSequence) -> Iterator[None]:
 
 
 def is_environment(error: Exception) -> bool:
-    """Return whether an error says something about the machine, not about the samples."""
+    """Return whether an error says something about the machine, not about the samples.
+
+    An array that no machine could hold is asked for because of a sample, such as a category with the number 10**12.
+    """
+    if isinstance(error, MemoryError) and getattr(error, "_total_size", 0) >= ABSURD:  # NumPy says how much
+        return False
     return isinstance(error, ENVIRONMENT) or type(error).__name__ == "OutOfMemoryError"  # PyTorch's

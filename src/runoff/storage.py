@@ -190,7 +190,7 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
     except StorageError:
         raise
     except Exception as error:  # whatever a hostile manifest may bring about
-        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {error}") from None
+        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {error!s:.200}") from None
 
 
 def _put_together(
@@ -251,7 +251,7 @@ def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any
         if not unknown:
             return sio.loads(data, trusted=sorted(types))
     except Exception as error:
-        raise StorageError(f"{path / name} cannot be read: {type(error).__name__}: {error}") from None
+        raise StorageError(f"{path / name} cannot be read: {type(error).__name__}: {error!s:.200}") from None
     raise StorageError(
         f"{path / name} holds types that are not trusted, {', '.join(unknown)}: if they are yours, pass them as "
         "load(path, trusted=(...))"
@@ -284,8 +284,12 @@ class LazyMember:
                 kinds = tuple(None if kind is None else tuple(kind) for kind in state["kinds"])
                 member = Member(int(state["index"]), state["classes"], state["shares"], tuple(state["fitted"]), kinds)
                 fits = member.index == self.index and bool(np.isin(member.classes, self._allowed).all())
+                fits &= member.classes.ndim == 1 and member.classes.shape == member.shares.shape
+                fits &= member.shares.dtype == np.float64 and bool(np.isfinite(member.shares).all())
             except Exception as error:
-                raise StorageError(f"{where} cannot be read as a member: {type(error).__name__}: {error}") from None
+                raise StorageError(
+                    f"{where} cannot be read as a member: {type(error).__name__}: {error!s:.200}"
+                ) from None
             if not fits:
                 raise StorageError(f"{where} is not member {self.index} of this classifier")
             self._member = member

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import os
 import struct
 import zipfile
 import zlib
@@ -12,6 +13,8 @@ from collections.abc import Mapping
 from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any, cast
+
+from runoff._files import open_regular
 
 # Whatever reading a damaged or hostile archive may bring about.
 BROKEN = (
@@ -29,6 +32,7 @@ BROKEN = (
 
 BLOCK = 512  # of a tar file
 CHUNK = 2**20
+SLACK = 2**16  # bytes by which a file may be larger compressed than it is uncompressed
 
 
 def is_refusal(error: OSError) -> bool:
@@ -38,8 +42,11 @@ def is_refusal(error: OSError) -> bool:
 
 def read_bounded(path: Path, most: int) -> bytes:
     """A file's content, uncompressed where its name ends in .gz, if that has at most so many bytes."""
-    with cast(IO[bytes], gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
-        return _at_most(file, most, path.name)
+    with open_regular(path) as plain:
+        if os.fstat(plain.fileno()).st_size > most + SLACK:  # gzip would read zeros behind the end one by one
+            raise ValueError(f"{path.name} has more than {most} bytes")
+        with cast(IO[bytes], gzip.open(plain) if path.suffix == ".gz" else plain) as file:
+            return _at_most(file, most, path.name)
 
 
 def _at_most(file: IO[bytes], most: int, name: str) -> bytes:

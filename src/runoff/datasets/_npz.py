@@ -46,7 +46,7 @@ def read(
     except BROKEN as error:
         if isinstance(error, OSError) and is_refusal(error):
             raise MissingError(f"{path} cannot be read: {error.strerror}") from None
-        raise DatasetError(f"{path} cannot be read as a .npz file: {error}") from None
+        raise DatasetError(f"{path} cannot be read as a .npz file: {error!s:.200}") from None
     return arrays
 
 

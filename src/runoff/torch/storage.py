@@ -72,7 +72,7 @@ def load(kind: type[TorchClassifier], path: Path, network: Factory | None, devic
     except StorageError:
         raise
     except Exception as error:  # whatever a hostile manifest may bring about
-        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {error}") from None
+        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {error!s:.200}") from None
 
 
 def _put_together(
