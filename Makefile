@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-browser test-slow lint types bench tightness mutants poisoning lock locked sbom dist clean help
+.PHONY: demo test test-fast test-browser test-slow lint types bench tightness mutants poisoning lock locked sbom dist clean help
 
 help:
 	@echo "make demo          certify an ensemble on the digits dataset, and write a report on it"
 	@echo "make test          lint, types and tests"
+	@echo "make test-fast     the inner loop: the tests that take seconds"
 	@echo "make test-browser  the report in Chromium, on desktop and phone screens"
 	@echo "make test-slow     the exhaustive adversary on thousands more cases"
 	@echo "make bench         speed and memory, as ratios measured in one run"
@@ -40,6 +41,14 @@ types: $(READY)
 test: lint types
 	$(BIN)/pytest -n 2 --cov --cov-report=
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 --cov --cov-append tests/test_cover.py tests/test_adversary.py tests/test_reference.py
+
+# The inner loop: what certificates, labels and files rest on, with fewer examples of each property.
+SLOW_TESTS := test_torch* test_runs* test_reproduce* test_report* test_poisoning* test_sklearn* test_package* \
+	test_verify* test_datasets* test_isolation* test_cli* test_torture* test_mutants*
+
+test-fast: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/pytest -n 2 -q --hypothesis-profile=fast $(foreach name,$(SLOW_TESTS),--ignore-glob='tests/$(name)')
 
 test-browser: $(READY)
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || \

@@ -277,7 +277,7 @@ def test_a_forged_member_of_another_shape_is_refused(tmp_path):
     for change in ({"shares": np.ones(3)}, {"shares": np.array([np.nan, 1])}, {"classes": np.array([[0, 1]])}):
         (model / name).write_bytes(sio.dumps(state | change))
         rehash(model, name)
-        with pytest.raises(StorageError, match="000001.skops is not member 1 of this classifier"):
+        with pytest.raises(StorageError, match=r"000001.skops is not member 1 of this classifier"):
             RunoffClassifier.load(model).predict(X)
 
 
