@@ -146,10 +146,14 @@ def _listed(spread: Any, n_members: int) -> tuple[NDArray[np.int64], NDArray[np.
     if not isinstance(spread, np.ndarray) and isinstance(spread, Sequence) and not isinstance(spread, str):
         if not all(isinstance(bucket, Iterable) and not isinstance(bucket, str) for bucket in spread):
             raise ValueError(f"{expected} or a sequence of members for each bucket, got {spread!r:.80}")
-        buckets = [np.asarray(bucket) for bucket in spread]
-        for b, bucket in enumerate(buckets):
-            if bucket.size and (bucket.dtype.kind not in "iu" or bucket.ndim != 1):
-                got = f"shape {bucket.shape} and dtype {bucket.dtype}"
+        buckets = []
+        for b, bucket in enumerate(spread):
+            try:
+                buckets.append(np.asarray(bucket))
+            except (ValueError, OverflowError):
+                raise ValueError(f"{expected} or a sequence of members for each bucket, got {bucket!r:.80}") from None
+            if buckets[b].ndim != 1 or (buckets[b].size and buckets[b].dtype.kind not in "iu"):
+                got = f"shape {buckets[b].shape} and dtype {buckets[b].dtype}"
                 raise ValueError(f"{expected} or a boolean array (n_buckets, n_members), got bucket {b} of {got}")
         members = np.concatenate([b.astype(np.int64) for b in buckets]) if buckets else np.empty(0, np.int64)
         return np.array([bucket.size for bucket in buckets], dtype=np.int64), members

@@ -1,0 +1,98 @@
+"""The campaign of tests/torture, as a smoke test: every part runs, and nothing fails."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from reference import RULES, ballots_of, true_cost
+from tests.torture import __main__ as campaign
+from tests.torture import damage, elections, guard, readers, refits, table
+from tests.torture.guard import guarded, sentence
+from tests.torture.oracle import NEVER, truth
+from tests.torture.tally import Tally
+
+
+def failures(tally):
+    return [example for line in tally.lines.values() for example in line.examples]
+
+
+@pytest.mark.parametrize("name", ["spreads", "run manifests", "run files", "datasets .npz", "MNIST"])
+def test_a_few_damaged_files(name):
+    tally = readers.chunk(name, 1, 0, 25)
+    assert tally.lines[name].tried == 25
+    assert not failures(tally)
+
+
+def test_a_few_elections_and_refits():
+    assert not failures(Tally().merge(elections.batch(1, number, size=20) for number in range(3)))
+    tally = refits.one(1, 0, "GaussianNB", defaults=False, few=True)
+    assert tally.lines["members that an edit does not reach"].tried > 10
+    assert not failures(tally)
+
+
+def test_what_fails_is_counted_and_written(tmp_path, monkeypatch, capsys):
+    broken = Tally()
+    broken.add("things", 5)
+    broken.fail("things", "the third one")
+    monkeypatch.setattr(elections, "run", lambda *_: broken)
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- elections -->\nold\n<!-- end of elections -->\nafter\n")
+    monkeypatch.setattr("sys.argv", ["torture", "--part", "elections", "--write", str(page)])
+    assert campaign.main() == 1
+    assert "the third one" in capsys.readouterr().out
+    text = page.read_text()
+    assert "| elections | things | 5 | 1 |" in text
+    assert f"commit {table.commit()}" in text
+    assert "old" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    again = Tally().merge([broken, broken])
+    assert (again.lines["things"].tried, again.failed) == (10, 2)
+
+
+def test_guards_see_what_they_guard_against(monkeypatch, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(guard, "HANGS", 0.2)
+    assert "hangs" in guarded((tmp_path / "pipe").read_bytes).excess
+    monkeypatch.setattr(guard, "SECONDS", 0.0)
+    assert "takes" in guarded(lambda: sum(range(10**5))).excess
+    monkeypatch.undo()
+    assert "MB" in guarded(lambda: np.ones(7 * 10**7)).excess
+    assert guarded(lambda: 3).result == 3
+    assert sentence(ValueError("one.npy is bad"), (ValueError,), ("one.npy",)) is None
+    assert "KeyError" in sentence(KeyError("x"), (ValueError,), ())
+    assert "one sentence" in sentence(ValueError("a\nb"), (ValueError,), ())
+    assert "about" in sentence(ValueError("bad"), (ValueError,), ("one.npy",))
+
+
+def test_damage_changes_something():
+    rng = np.random.default_rng(0)
+    document = json.dumps({"a": [1, {"b": "text"}], "files": {"x": "0" * 8}}).encode()
+    assert len({damage.in_json(rng, document) for _ in range(50)}) > 25
+    array = damage.array_bytes(np.arange(12.0).reshape(2, 3, 2))
+    assert len({damage.in_npy(rng, array) for _ in range(50)}) > 25
+    assert all(damage.in_bytes(rng, array) != array for _ in range(50))
+
+
+@pytest.mark.slow
+def test_the_compiled_adversary_on_thousands_of_spreads():
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        n_classes = int(rng.integers(2, 5))
+        n_members = int(rng.integers(1, {2: 6, 3: 5, 4: 4}[n_classes]))
+        scores = rng.integers(0, 4, (1, n_members, n_classes))
+        spread = elections._spread(rng, n_members)
+        for election in RULES:
+            ballots = ballots_of(scores[0])
+            prediction, runner_up, cost = truth(scores, election, spread)
+            assert (prediction[0], runner_up[0]) == RULES[election](ballots)
+            assert cost[0] == min(NEVER, true_cost(election, ballots, spread))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", campaign.PARTS)
+def test_every_part_on_a_small_scale(part, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["torture", "--part", part, "--scale", "0.01", "--jobs", "2"])
+    assert campaign.main() == 0
