@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast test-browser test-slow lint types bench tightness mutants poisoning lock locked sbom dist clean help
+.PHONY: demo test test-fast test-browser test-slow lint types bench tightness torture mutants mutants-changed poisoning
+.PHONY: lock locked sbom dist clean help
 
 help:
 	@echo "make demo          certify an ensemble on the digits dataset, and write a report on it"
@@ -14,8 +15,9 @@ help:
 	@echo "make test-slow     the exhaustive adversary on thousands more cases"
 	@echo "make bench         speed and memory, as ratios measured in one run"
 	@echo "make tightness     how often and by how much the tight bound exceeds the paper's"
+	@echo "make torture       try to break it: brute force, damaged files, kills, real refits, two processes at once"
+	@echo "make mutants       break the code one expression at a time: do the tests notice? PART=covering for one part"
 	@echo "make poisoning     retrain poisoned ensembles: does a prediction change within its radius?"
-	@echo "make mutants       break the kernels one line at a time: do the tests notice?"
 	@echo "make lock          write requirements.lock: every file of the environment, by SHA-256"
 	@echo "make locked        build an environment from it in build/locked, refusing any other file"
 	@echo "make sbom          write sbom.json, a software bill of materials (CycloneDX)"
@@ -66,12 +68,20 @@ bench: $(READY)
 tightness: $(READY)
 	$(BIN)/python -m benchmarks.tightness
 
+# PART=elections or others of its parts; SCALE=0.01 for a quick one; WRITE=docs/trust.md puts the table there.
+torture: $(READY)
+	$(BIN)/python -m tests.torture $(if $(PART),--part $(PART)) --scale $(or $(SCALE),1) $(if $(WRITE),--write $(WRITE))
+
 poisoning: $(READY)
 	$(BIN)/python -m benchmarks.poisoning digits
 	$(BIN)/python -m benchmarks.poisoning cancer
 
 mutants: $(READY)
-	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.mutants $(if $(PART),--part $(PART)) $(if $(WRITE),--write)
+
+# For CI: only what changed since BASE, and no more than some minutes of it.
+mutants-changed: $(READY)
+	$(BIN)/python -m tests.mutants --changed $(or $(BASE),origin/main) --seconds $(or $(SECONDS_A_PART),120)
 
 # The lock is for the Python and the platform that make it; other machines go by constraints.txt.
 lock: $(READY)

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import runoff
 from reference import RULES, ballots_of, cert_2v1, dp, gap, paper_certificate, true_cost, votes_of
+from tests.torture import elections as many
+from tests.torture.oracle import NEVER, truth
 
 ELECTIONS = sorted(RULES)
 
@@ -126,6 +128,31 @@ def test_where_the_paper_gives_something_away_the_tight_bound_is_exact():
         assert len(tight.attack(i)) == tight.radius[i] + 1
 
 
+@pytest.mark.parametrize("number", range(40))
+def test_fixed_elections_against_the_compiled_adversary(number):
+    """Ties, types, spreads and empty buckets of every sort; where search comes to its end, so does the doubt."""
+    scores, spread = many.cases(np.random.default_rng(number), size=12)
+    tally = many.batch(0, number, size=12)
+    assert not tally.failed, [line.examples for line in tally.lines.values()]
+    for election in ELECTIONS:
+        cost = truth(scores, election, spread)[2]
+        radius = runoff.certify(scores, election=election, spread=spread).radius
+        buckets = scores.shape[1] if spread is None else len(spread)
+        if election == "plurality" or scores.shape[2] < 6:  # with more rivals than it looks at, run-off may stay below
+            np.testing.assert_array_equal(radius, np.where(cost == NEVER, buckets, cost - 1))
+
+
+@given(
+    scores=small_scores(), spread=st.none() | st.lists(st.lists(st.integers(0, 0), max_size=1), min_size=1, max_size=3)
+)
+def test_the_compiled_adversary_agrees_with_the_one_that_tries_every_ballot(scores, spread):
+    for election in ELECTIONS:
+        ballots = ballots_of(scores[0])
+        prediction, runner_up, cost = truth(scores, election, spread)
+        assert (prediction[0], runner_up[0]) == RULES[election](ballots)
+        assert cost[0] == min(NEVER, true_cost(election, ballots, spread))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("election", ELECTIONS)
 @settings(max_examples=5000, deadline=None)
@@ -183,6 +210,18 @@ def test_definition_33_needs_an_or():
     assert (gap(first, 0, 1), gap(first, 0, 2)) == (3, 1)
     assert cert_2v1(first, 0, 1, 2, None) == dp(3, 1) == 2
     assert gap([2, *first[1:]], 0, 2) <= 0 < gap([2, *first[1:]], 0, 1)
+
+
+def test_the_runner_up_need_not_be_the_cheapest_rival():
+    """Its own voters are of no use to it, and of some to the class behind it."""
+    first = [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
+    ballots = [(c, *(o for o in range(3) if o != c)) for c in first]
+    spread = [[0, 5, 6], [1]]  # one voter of the winner and two of the runner-up; another voter of the winner
+    assert true_cost("plurality", ballots, spread, sensible=True) == 1
+    assert paper_certificate("plurality", ballots, spread) == 1
+    scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
+    for bound in ("paper", "tight"):
+        assert runoff.certify(scores, election="plurality", spread=spread, bound=bound).radius[0] == 0
 
 
 def test_an_election_like_figure_1():

@@ -94,3 +94,57 @@ def test_needed_is_certfa(case):
 @given(covers())
 def test_many_searches(case):
     test_search_decides_as_trying_all_subsets_does.hypothesis.inner_test(case)
+
+
+def fixed_cover(number):
+    """Up to 9 overlapping buckets of up to 14 members, and gaps that take most of them, or more than there are."""
+    rng = np.random.default_rng(number)
+    n_members, n_buckets = int(rng.integers(2, 15)), int(rng.integers(1, 10))
+    if number % 3 == 0:
+        n_buckets = n_members = min(n_members, 9)
+        lists = cyclic(n_members, rng.permutation(n_members)[: rng.integers(1, min(4, n_members) + 1)]).tolist()
+    else:
+        sizes = rng.integers(number % 2, min(5, n_members) + 1, n_buckets)
+        lists = [rng.choice(n_members, size, replace=False).tolist() for size in sizes]
+    powers = rng.integers(0, 4, size=(int(rng.integers(1, 4)), n_members)).astype(np.int32)
+    if number % 4 == 3:
+        powers = np.minimum(powers, 1)  # the last step of a search is a small one
+    reached = powers[:, sorted({j for bucket in lists for j in bucket})].sum(axis=1)
+    gaps = reached - (reached * rng.uniform(0, 0.8, len(powers)) * rng.random()).astype(int)
+    gaps[-1] += number % 10 == 0
+    return lists, gaps.astype(np.int32), powers
+
+
+def fewest_of_all(lists, gaps, powers):
+    """As `fewest`, with all sets of buckets at once."""
+    sets = np.arange(2 ** len(lists))[:, None] >> np.arange(len(lists)) & 1
+    members = np.array([[j in bucket for j in range(powers.shape[1])] for bucket in lists])
+    enough = ((sets @ members > 0) @ powers.T >= gaps).all(axis=1)
+    return int(sets.sum(axis=1)[enough].min()) if enough.any() else None
+
+
+def test_fixed_covers_and_the_work_that_they_take():
+    """The same cases always, so that the number of nodes is known: a change that searches longer shows, too."""
+    work, calls = {}, {}
+    for number in range(400):
+        lists, gaps, powers = fixed_cover(number)
+        spread = Spread.of(lists, powers.shape[1])
+        truth = fewest_of_all(lists, gaps, powers)
+        chosen = np.full(len(lists) + 1, -7, np.int32)
+        last = len(lists) if truth is None else truth
+        for size in range(max(0, last - 2), min(last + 2, len(lists) + 1)):
+            verdict, nodes = _cover.search(gaps, powers, size, spread.reach, 10**6, chosen)
+            work[verdict], calls[verdict] = work.get(verdict, 0) + nodes, calls.get(verdict, 0) + 1
+            if truth is None or size < truth:
+                assert verdict in (_cover.PROVEN, _cover.IMPOSSIBLE)
+                assert truth is None or verdict == _cover.PROVEN
+            else:
+                buckets = _cover.taken(chosen)
+                assert verdict == _cover.FOUND
+                assert sorted(set(buckets.tolist())) == buckets.tolist()
+                assert len(buckets) <= size
+                assert (powers[:, spread.reached(buckets)].sum(axis=1) >= gaps).all()
+    assert len({_cover.PROVEN, _cover.FOUND, _cover.UNDECIDED, _cover.IMPOSSIBLE}) == 4
+    assert _cover.UNREACHABLE > 10**9
+    assert calls == {_cover.PROVEN: 660, _cover.FOUND: 721, _cover.IMPOSSIBLE: 20}
+    assert work == {_cover.PROVEN: 1758, _cover.FOUND: 2516, _cover.IMPOSSIBLE: 20}

@@ -1,6 +1,8 @@
 """The hash reads a sample's value and nothing else."""
 
 import datetime
+import hashlib
+import json
 import re
 
 import numpy as np
@@ -12,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from runoff import hashing, samples
+from runoff.partition import Partition
 
 KEY = hashing.derived_key(0)
 
@@ -56,6 +59,10 @@ def test_nullable_and_strange_values():
     days = pd.DataFrame({"a": [datetime.timedelta(days=1, seconds=3)]})
     assert digest(days) == digest(days.astype(object))
     assert digest(["\ud800"]) != digest(["\ud801"])
+    absent = [digest(pd.DataFrame({"a": ["x"], "b": [none]}, dtype=object)) for none in (None, pd.NaT, pd.NA, np.nan)]
+    assert absent == [absent[0]] * 4
+    zeros = [digest(pd.DataFrame({"a": ["x"], "b": [zero]}, dtype=object)) for zero in (0, 0.0, -0.0, False)]
+    assert zeros == [zeros[0]] * 4
 
 
 def test_zeros_and_nans_are_one_each():
@@ -108,3 +115,105 @@ def test_keys():
     assert hashing.derived_key(1) == hashing.derived_key(1) != hashing.derived_key(2)
     assert len({bytes(hashing.new_key()) for _ in range(20)}) == 20
     assert repr(hashing.new_key()) == str(hashing.new_key()) == "<secret key>"
+
+
+def literal(content):
+    return np.frombuffer(hashlib.blake2b(content, key=bytes(KEY), digest_size=16).digest(), "<u8").tolist()
+
+
+def packed(kind, shape, dtype, *values):
+    return bytes([kind]) + np.array(shape, "<i8").tobytes() + np.array(values, dtype).tobytes()
+
+
+LITERAL = [
+    (np.array([[0, 255]]), packed(0, [2], "u1", 0, 255)),
+    (np.array([[0, 255]], np.uint8), packed(0, [2], "u1", 0, 255)),
+    (np.array([[[1], [2]]]), packed(0, [2, 1], "u1", 1, 2)),
+    (np.array([[0, 256]]), packed(1, [2], "<i8", 0, 256)),
+    (np.array([[-1.0, 255]]), packed(1, [2], "<i8", -1, 255)),
+    (np.array([[2.0**62, -(2.0**62)]]), packed(1, [2], "<i8", 2**62, -(2**62))),
+    (np.array([[2.0**63, 0]]), packed(2, [2], "<f8", 2.0**63, 0)),
+    (np.array([[-(2.0**63), 0]]), packed(2, [2], "<f8", -(2.0**63), 0)),
+    (np.array([[0.5, -0.0]]), packed(2, [2], "<f8", 0.5, 0.0)),
+    (np.array([[np.nan, np.inf]]), packed(2, [2], "<f8", np.nan, np.inf)),
+    (np.array([[True, False]]), packed(0, [2], "u1", 1, 0)),
+    (["n\u00e9"], b"s" + (3).to_bytes(8, "little") + b"n\xc3\xa9"),
+    (
+        sparse.csr_matrix([[0, 1.5, 0, -2]]),
+        (4).to_bytes(8, "little") + np.array([1, 3], "<i8").tobytes() + np.array([1.5, -2], "<f8").tobytes(),
+    ),
+    (
+        pd.DataFrame({"a": [None], "b": [True], "c": ["x"], "d": [b"yz"]}),
+        b"\xff-f" + np.float64(1).tobytes() + b"s\1\0\0\0\0\0\0\0x" + b"b\2\0\0\0\0\0\0\0yz",
+    ),
+    (
+        pd.DataFrame({"a": [datetime.date(2020, 1, 2)], "b": [pd.Timestamp("2020-01-02 03:04")]}).astype(object),
+        b"\xff" + b"t\x13\0\0\0\0\0\0\x002020-01-02T00:00:00" + b"t\x13\0\0\0\0\0\0\x002020-01-02T03:04:00",
+    ),
+    (
+        pd.DataFrame({"a": ["x"], "b": [datetime.timedelta(1, 2, 3)], "c": [pd.Timedelta(5, "ns")]}).astype(object),
+        b"\xffs\1\0\0\0\0\0\0\0x" + b"t\x11\0\0\0\0\0\0\x0086402000003000 ns" + b"t\4\0\0\0\0\0\0\x005 ns",
+    ),
+    (pd.DataFrame({"a": [10**400], "b": [-(10**400)]}, dtype=object), packed(2, [2], "<f8", np.inf, -np.inf)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sample", "content"), LITERAL)
+def test_what_is_hashed_byte_by_byte(sample, content):
+    """Another form would move every sample of every ensemble that was saved before."""
+    assert [bytes(row) for row in samples.of(sample).content()] == [content]
+    assert digest(sample) == [literal(content)]
+
+
+def test_many_rows_of_every_form_are_hashed_as_each_alone():
+    rng = np.random.default_rng(0)
+    array = rng.integers(0, 256, (4100, 2)).astype(float)
+    array[::3] *= -3
+    array[::7] += 0.5
+    whole = digest(array)
+    for i in [0, 1, 2, 3, 6, 7, 8, 4094, 4095, 4096, 4097, 4099]:
+        assert whole[i] == digest(array[i : i + 1])[0]
+
+
+def test_keys_and_partitions_follow_from_their_seeds_as_they_always_did():
+    assert bytes(hashing.derived_key(0)) == hashlib.blake2b(b"runoff hash key 0", digest_size=32).digest()
+    assert len(hashing.new_key()) == 32
+    partition = Partition.make(4, 3, 7, KEY)
+    drawn = np.random.default_rng(np.random.SeedSequence(7, spawn_key=(0,))).permutation(12)[:3]
+    assert partition.offsets == tuple(sorted(drawn.tolist()))
+    assert Partition.make(4, 1, 7, KEY).offsets == (0,)
+    assert partition.n_members == 12
+    assert partition.spread.tolist() == [[(b + o) % 12 for o in partition.offsets] for b in range(12)]
+    told = [4, 3, list(partition.offsets), "content", hashlib.sha256(b"runoff fingerprint" + KEY).hexdigest()]
+    assert partition.fingerprint == hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_buckets_and_training_sets_by_hand(d):
+    rng = np.random.default_rng(d)
+    data = rng.integers(0, 4, (40, 2))  # with copies
+    codes = rng.integers(0, 3, 40)
+    partition, content = Partition.make(4, d, 0, KEY), samples.of(data)
+    digests = partition.digests(content)
+    buckets = partition.buckets(content, digests)
+    assert buckets.tolist() == [int(a) % (4 * d) for a, _ in digests.tolist()]
+    rows = partition.rows(buckets, digests, codes)
+    for member, own in enumerate(rows):
+        expected = [i for i in range(40) if member in partition.spread[buckets[i]]]
+        keys = [(*digests[i].tolist(), int(codes[i])) for i in own]
+        assert keys == sorted((*digests[i].tolist(), int(codes[i])) for i in expected)
+        assert sorted(own.tolist()) == expected
+        told = b"".join(digests[i].astype("<u8").tobytes() + int(codes[i]).to_bytes(8, "little") for i in own)
+        assert partition.training_sets(rows, digests, codes)[member] == hashlib.sha256(told).hexdigest()
+    sums = Partition.make(4, d, 0, KEY, hash="pixel-sum").buckets(content, digests)
+    assert sums.tolist() == (data.sum(axis=1) % (4 * d)).tolist()
+    own_hash = Partition.make(4, d, 0, KEY, hash=lambda X: X[:, 0] + 5).buckets(content, digests)
+    assert own_hash.tolist() == ((data[:, 0] + 5) % (4 * d)).tolist()
+
+
+def test_sums_of_pixels_are_of_whole_numbers():
+    assert hashing.pixel_sums(np.array([[[1, 255], [2, 3]]], np.uint8)).tolist() == [[261, 0]]
+    assert hashing.pixel_sums(np.array([[True, True]])).tolist() == [[2, 0]]
+    assert hashing.pixel_sums(np.array([[2**40, 1]])).tolist() == [[2**40 + 1, 0]]
+    with pytest.raises(ValueError, match="the pixel-sum hash needs integer pixels as they came, got dtype float64"):
+        hashing.pixel_sums(np.array([[0.5, 1]]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import runoff
-from runoff import _blocks, _files, spreads
+from runoff import _blocks, _files, ballots, spreads
 from test_relations import same
 
 SCORES = np.random.default_rng(0).integers(0, 100, size=(30, 7, 4))
@@ -143,9 +143,14 @@ BAD_SPREADS = {
     "spread must be an integer array (n_buckets, d), got dtype float64": np.eye(7),
     "got bucket 0 of shape (1,) and dtype float64": [[0.5]],
     "got bucket 0 of shape (2, 1) and dtype int64": [[[0], [1]]],
+    "got bucket 1 of shape (1, 0) and dtype float64": [[0], [[]]],
+    "or a sequence of members for each bucket, got [0, [1]]": [[0, [1]]],
+    "or a sequence of members for each bucket, got [[0], 1]": [[0], 1],
+    "got bucket 0 of shape () and dtype object": [iter([0, 1])],
     "or a boolean array (n_buckets, n_members), got bucket 0 of shape (7,) and dtype bool": [[True] * 7],
     "spread must be an integer array (n_buckets, d) or a sequence of members for each bucket, got [0, 1]": [0, 1],
     "spread must have at least one bucket (one row per bucket), got none": np.empty((0, 3), int),
+    "must have at least one bucket (one row per bucket), got none": [],
     "a boolean spread must have one column for each of the 7 members, got shape (7, 6)": np.ones((7, 6), bool),
     "spread was made for 9 members, but the scores have 7: use the": spreads.Spread.of(spreads.cyclic(9, [0, 1]), 9),
 }
@@ -183,3 +188,78 @@ def test_files_of_records_are_refused(tmp_path, dtype):
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(480))
     with pytest.raises(ValueError, match=r"must hold numbers, got records|must be a .npy file"):
         _files.open_array(tmp_path / "x.npy")
+
+
+def test_the_smallest_type_that_holds_a_ballot():
+    kinds = {2: "u1", 256: "u1", 257: "u2", 65536: "u2", 65537: "u4"}
+    assert {n: ballots.points_dtype(n).str[1:] for n in kinds} == kinds
+
+
+@pytest.mark.parametrize(
+    ("dtype", "read_as"),
+    [
+        *[
+            ("?", "u1"),
+            ("u1", "u1"),
+            ("u2", "u2"),
+            ("i1", "f4"),
+            ("i2", "f4"),
+            ("u4", "f8"),
+            ("i4", "f8"),
+            ("f2", "f4"),
+        ],
+        *[("f4", "f4"), ("f8", "f8"), (">f4", "f4"), (">u2", "u2"), ("i8", "u1"), ("u8", "u1"), ("g", "u1")],
+    ],
+)
+def test_what_kernels_are_given_of_each_type(dtype, read_as):
+    """Converted where that is exact; ranked where it is not."""
+    given = ballots.readable(SCORES.astype(dtype))
+    assert given.dtype == np.dtype(read_as)
+    assert given.flags.c_contiguous
+    np.testing.assert_array_equal(runoff.rank(given), runoff.rank(SCORES.astype(dtype)))
+
+
+def test_ballots_go_where_they_are_told_to():
+    longer = np.full((40, 7, 4), 9, np.uint8)
+    assert runoff.rank(SCORES, out=longer) is longer
+    np.testing.assert_array_equal(longer[:30], runoff.rank(SCORES))
+    assert (longer[30:] == 9).all()
+    for out in (longer[:29], np.empty((30, 7, 5), np.uint8), np.empty((30, 6, 4), np.uint8)):
+        with pytest.raises(ValueError, match="out must have the shape of the scores"):
+            runoff.rank(SCORES, out=out)
+
+
+def test_a_preferred_class_goes_to_the_top_and_another_to_the_bottom():
+    given = np.array([[3, 2, 1, 0], [0, 1, 2, 3], [2, 3, 0, 1]], np.uint8)
+    moved = ballots.prefer(given, np.array([3, 2, 1]), last=0)
+    assert moved.tolist() == [[0, 2, 1, 3], [0, 1, 3, 2], [0, 3, 1, 2]]
+    assert moved.dtype == np.uint8
+
+
+def test_a_spread_in_both_directions_by_hand():
+    spread = spreads.Spread.of([[2, 0], [], [3, 2, 0]], 5)
+    assert (spread.n_buckets, spread.n_members, spread.largest, spread.n_unreached) == (3, 5, 3, 2)
+    assert spread.members_at.tolist() == [0, 2, 2, 5]
+    assert spread.members.tolist() == [0, 2, 0, 2, 3]
+    assert spread.buckets_at.tolist() == [0, 2, 2, 4, 5, 5]
+    assert spread.buckets.tolist() == [0, 2, 0, 2, 2]
+    assert spread.reached([0, 1]).tolist() == [0, 2]
+    assert spread.reached([2, 0]).tolist() == [0, 2, 3]
+    assert spread.reached([]).tolist() == []
+    assert spread.one_to_one is None
+    assert spread.offsets.tolist() == []
+    assert all(getattr(spread.reach, name) is getattr(spread, name) for name in ("members_at", "members", "buckets"))
+    assert spreads.Spread.of([[1], [2], [0]], 3).one_to_one.tolist() == [2, 0, 1]
+    for lists in ([[0], [1]], [[0], [0], [1]], [[0, 1], [2], [0]], [[0], [1], []], [[0], [1], [2], [0]]):
+        assert spreads.Spread.of(lists, 3).one_to_one is None
+    assert spreads.Spread.of(spreads.cyclic(5, [1, 4]), 5).offsets.tolist() == [1, 4]
+    assert spreads.Spread.of([[0, 1], [1, 2], [2, 0]], 3).offsets.tolist() == [0, 1]
+    for lists in (
+        [[0, 1], [1, 2], [0, 1]],
+        [[0, 1], [1, 2]],
+        [[0, 1], [1, 2], [2]],
+        [[], [], []],
+        [[0, 1], [2], [2, 0, 1]],
+    ):
+        assert spreads.Spread.of(lists, 3).offsets.tolist() == []
+    assert spreads.disjoint(3).members.tolist() == [0, 1, 2]

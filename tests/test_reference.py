@@ -128,3 +128,47 @@ def test_a_large_spread_is_bracketed_by_its_attacks(election):
     assert (tight.radius > paper.radius).any()
     assert (sizes == tight.radius + 1).mean() > 0.5
     np.testing.assert_array_equal(sizes, [len(paper.attack(i)) for i in range(40)])
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # where they are not compiled
+@pytest.mark.parametrize("election", ELECTIONS)
+def test_kernels_say_which_input_is_not_finite(election):
+    rule, reach = elections.get(election), spreads.Spread.of([[0, 1], [2], [1, 4]], 5).reach
+    scores = np.random.default_rng(0).normal(size=(6, 5, 3))
+    out = np.empty((3, 6), np.int64)
+    for bad in (-1, 0, 3):
+        if bad >= 0:
+            scores[bad, 4, 2] = np.inf if bad else np.nan
+        for tight in (False, True):
+            assert rule.disjoint(scores[max(0, bad) :], tight, *out[:, max(0, bad) :]) == min(bad, 0)
+            assert rule.spread(scores[max(0, bad) :], tight, reach, 200, *out[:, max(0, bad) :]) == min(bad, 0)
+        scores[max(0, bad)] = 0
+    scores[4, 0, 0] = -np.inf
+    assert rule.disjoint(scores, True, *out) == rule.spread(scores, True, reach, 200, *out) == 4
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_fixed_paper_bounds_with_spreads_of_every_kind(number):
+    """The same cases always, with large buckets, so that few examples notice much."""
+    rng = np.random.default_rng(number)
+    m, c = int(rng.integers(6, 24)), int(rng.integers(3, 7))
+    scores = np.round(rng.normal(size=(6, m, c)) + rng.choice([0.3, 1, 2]) * rng.normal(size=(6, 1, c)), 1)
+    d = int(rng.integers(1, 7))
+    spread = spreads.cyclic(m, rng.permutation(m)[: min(d, m)]).tolist()
+    if number % 2:
+        sizes = rng.integers(0, d + 1, int(rng.integers(2, 16)))
+        spread = [rng.choice(m, size, replace=False).tolist() for size in sizes]
+    for election in ELECTIONS:
+        certificates = runoff.certify(scores, election=election, spread=spread, bound="paper")
+        costs = [paper_certificate(election, ballots_of(row), spread) for row in scores]
+        assert certificates.radius.tolist() == [len(spread) if cost == inf else cost - 1 for cost in costs]
+
+
+def test_a_class_that_must_pass_three_others():
+    """Taking over few members, more of the others' voters would have to be among them than there are."""
+    ballots = [(0, 1, 2, 3, 4)] * 20 + [(u, 4, 0, *({1, 2, 3} - {u})) for u in (1, 2, 3) for _ in range(6)]
+    scores = np.array([[[-ballot.index(c) for c in range(5)] for ballot in ballots]])
+    certificates = runoff.certify(scores)
+    assert (certificates.prediction[0], certificates.radius[0], len(certificates.attack(0))) == (0, 5, 6)
+    assert certificates.attack(0).prediction == 4
+    assert runoff.certify(scores, bound="paper").radius[0] == 3

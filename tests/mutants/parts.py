@@ -1,0 +1,46 @@
+"""The parts of the package whose mistakes would be wrong certificates, and the tests that stand guard over each."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+PACKAGE = ROOT / "src" / "runoff"
+PROOFS = ("test_cover.py", "test_reference.py", "test_adversary.py", "test_relations.py", "test_inputs.py")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some files, and the tests whose output says whether they are right: first those that are about these files."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+
+    def present(self) -> list[str]:
+        """The files that exist: a part may be of code that is not here yet."""
+        return [str(p.relative_to(PACKAGE)) for file in self.files for p in sorted(PACKAGE.glob(file))]
+
+
+MEMBERS = ("test_hashing.py", "test_isolation.py", "test_labels.py", "test_estimators.py", "test_classifier.py")
+
+PARTS = {
+    "covering": Part(("_cover.py",), PROOFS),
+    "kernels": Part(("_count.py", "elections/_*kernels.py"), ("test_adversary.py", *PROOFS)),
+    "elections": Part(
+        (
+            "elections/__init__.py",
+            "elections/_base.py",
+            "elections/_votes.py",
+            "elections/plurality.py",
+            "elections/runoff.py",
+            "elections/maximin.py",
+            "attacks.py",
+        ),
+        ("test_adversary.py", *PROOFS, "test_certificates.py"),
+    ),
+    "ballots": Part(("ballots.py", "_blocks.py"), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
+    "spreads": Part(("spreads.py",), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
+    "partition": Part(("partition.py",), ("test_hashing.py", "test_isolation.py")),
+    "hashing": Part(("hashing.py",), ("test_hashing.py",)),
+    "isolation": Part(("members.py", "ensemble.py", "samples.py", "isolation.py", "labels.py"), MEMBERS),
+    "verify": Part(("check.py", "verify.py", "verify/*.py", "_verify*.py"), ("test_check.py", "test_verify.py")),
+}

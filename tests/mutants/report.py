@@ -1,0 +1,110 @@
+"""Survivors that cannot matter, kept as data; and the table of docs/mutants.md."""
+
+import datetime
+import subprocess
+import tomllib
+from pathlib import Path
+
+from tests.mutants.operators import Mutant
+from tests.mutants.parts import PARTS, ROOT
+from tests.mutants.running import EXPLAINED, KILLED, SURVIVED, TIMEOUT, UNCOVERED, UNREACHED, Results
+
+EQUIVALENT = ROOT / "tests" / "equivalent_mutants.toml"
+PAGE = ROOT / "docs" / "mutants.md"
+ENOUGH = 95.0  # percent
+
+
+def equivalents(path: Path = EQUIVALENT) -> dict[tuple[str, str, str, int], str]:
+    """Why each known survivor is no gap in the tests, by mutant."""
+    if not path.exists():
+        return {}
+    known: dict[tuple[str, str, str, int], str] = {}
+    for reason in tomllib.loads(path.read_text())["reason"]:
+        for change in reason["changes"]:
+            for number in reason.get("numbers", [0]):  # among equal changes of the same function
+                known[reason["file"], reason["where"], change, int(number)] = reason["why"]
+    return known
+
+
+def split(results: Results) -> tuple[list[Mutant], dict[Mutant, str]]:
+    """The survivors that nobody has explained, and those that somebody has."""
+    known = equivalents()
+    alive = [m for m, verdict in results.verdicts.items() if verdict in (SURVIVED, UNCOVERED, EXPLAINED)]
+    explained = {m: known[m.key] for m in alive if m.key in known}
+    return [m for m in alive if m.key not in known], explained
+
+
+def row(part: str, results: Results) -> str:
+    """A part's line of the table."""
+    gaps, explained = split(results)
+    verdicts = list(results.verdicts.values())
+    tried = len(verdicts) - verdicts.count(UNREACHED)
+    killed = verdicts.count(KILLED) + verdicts.count(TIMEOUT)
+    cells = [
+        part,
+        f"{tried:,}",
+        f"{killed:,}",
+        f"{len(explained):,}",
+        f"{len(gaps):,}",
+        f"{share(results):.1f} %",
+        _duration(results.seconds),
+        f"{datetime.date.today()}, {commit()}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def share(results: Results) -> float:
+    """Percent noticed of the mutants that can be noticed."""
+    gaps, explained = split(results)
+    verdicts = list(results.verdicts.values())
+    tried = len(verdicts) - verdicts.count(UNREACHED) - len(explained)
+    return 100.0 if not tried else 100 * (tried - len(gaps)) / tried
+
+
+def commit() -> str:
+    """The commit that is checked out, with a mark where files differ from it."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--abbrev=9", "--exclude=*"],  # noqa: S607
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return told.stdout.strip() or "unknown"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def write(found: dict[str, Results], path: Path = PAGE) -> None:
+    """Put parts' results in their place in the page: the line of the table, and the list of survivors."""
+    text = path.read_text()
+    for part, results in found.items():
+        gaps, explained = split(results)
+        lines = [line for line in text.splitlines() if not line.startswith(f"| {part} |")]
+        heads = [at for at, line in enumerate(lines) if line.startswith(("| --- |", *(f"| {p} |" for p in PARTS)))]
+        order = list(PARTS)
+        at = next(
+            (n for n in heads[1:] if order.index(lines[n].split("|")[1].strip()) > order.index(part)), heads[-1] + 1
+        )
+        lines.insert(at, row(part, results))
+        text = "\n".join(lines) + "\n"
+        listed = _listed(gaps, explained)
+        start, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
+        if start not in text:
+            text += f"\n### {part}\n\n{start}\n{end}\n"
+        head, rest = text.split(start, 1)
+        text = head + start + "\n" + listed + end + rest.split(end, 1)[1]
+    path.write_text(text)
+
+
+def _listed(gaps: list[Mutant], explained: dict[Mutant, str]) -> str:
+    lines = [f"- **not noticed**: `{mutant}`" for mutant in gaps]
+    by_reason: dict[tuple[str, str, str], list[Mutant]] = {}
+    for mutant, why in explained.items():
+        by_reason.setdefault((mutant.file, mutant.where, why), []).append(mutant)
+    for (file, where, why), same in by_reason.items():
+        changes = "; ".join(f"`{mutant.change}`" for mutant in same)
+        lines.append(f"- {file}, {where or 'module'}: {changes}. {why}")
+    return "\n".join(lines or ["None survived."]) + "\n"
