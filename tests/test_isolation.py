@@ -295,6 +295,9 @@ def test_tables_texts_sparse_matrices_and_images():
     order = np.random.default_rng(0).permutation(shuffled.nnz)
     scattered = sparse.coo_matrix((shuffled.data[order], (shuffled.row[order], shuffled.col[order])), shuffled.shape)
     assert changed(classifier().fit(counts, TRAIN_Y), classifier().fit(scattered, TRAIN_Y)) == []
+    wide = counts.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert changed(classifier().fit(counts, TRAIN_Y), classifier().fit(wide, TRAIN_Y)) == []
 
 
 def test_hashes_of_other_kinds():

@@ -138,6 +138,8 @@ class Sparse(Samples):
     def take(self, rows: Rows) -> Any:
         own = self.data[rows].astype(np.float64)
         own.data = hashing.plain_floats(own.data)
+        if max(own.nnz, *own.shape) < 2**31:  # whether the whole matrix needs wider indices is up to others' samples
+            own.indices, own.indptr = own.indices.astype(np.int32), own.indptr.astype(np.int32)
         return own
 
     def joined(self, other: Samples) -> Sparse:
