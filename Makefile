@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-fast test-browser test-slow lint types bench tightness torture mutants mutants-changed poisoning
+.PHONY: demo test coverage test-fast test-browser test-slow lint types bench tightness torture mutants mutants-changed poisoning
 .PHONY: lock locked sbom dist clean help
 
 help:
 	@echo "make demo          certify an ensemble on the digits dataset, and write a report on it"
 	@echo "make test          lint, types and tests"
 	@echo "make test-fast     the inner loop: the tests that take seconds"
+	@echo "make coverage      which lines the tests run"
 	@echo "make test-browser  the report in Chromium, on desktop and phone screens"
 	@echo "make test-slow     the exhaustive adversary on thousands more cases"
 	@echo "make bench         speed and memory, as ratios measured in one run"
@@ -39,10 +40,17 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# The second run is without compilation, so that coverage sees the kernels and numpy warns where an integer overflows.
+# The second run is without compilation, where numpy warns of integers that overflow.
 test: lint types
-	$(BIN)/pytest -n 2 --cov --cov-report=
-	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 --cov --cov-append tests/test_cover.py tests/test_adversary.py tests/test_reference.py
+	$(BIN)/pytest -n 2
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -q --hypothesis-profile=fast $(UNCOMPILED)
+
+UNCOMPILED := tests/test_cover.py tests/test_adversary.py tests/test_reference.py
+
+# Compiled kernels are invisible to coverage: the second run shows them.
+coverage: $(READY)
+	$(BIN)/pytest -n 2 -q --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -q --cov --cov-append $(UNCOMPILED)
 
 # The inner loop: what certificates, labels and files rest on, with fewer examples of each property.
 SLOW_TESTS := test_torch* test_runs* test_reproduce* test_report* test_poisoning* test_sklearn* test_package* \
