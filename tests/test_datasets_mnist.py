@@ -1,6 +1,7 @@
 """Digits, and MNIST in all its places: read, checked, refused when it is altered."""
 
 import dataclasses
+import os
 from pathlib import Path
 
 import numpy as np
@@ -78,13 +79,13 @@ def test_an_altered_mnist_is_refused(mnist, tmp_path, how, message):
 
 def test_what_cannot_be_read_is_not_called_altered(mnist, tmp_path, monkeypatch):
     put_mnist(tmp_path, mnist)
-    opened = Path.open
+    opened = os.open
 
     def refuse(path, *arguments, **options):
-        if path.name == IDX[3]:
+        if Path(path).name == IDX[3]:
             raise PermissionError(13, "Permission denied", str(path))
         return opened(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(datasets.MissingError, match="t10k-labels-idx1-ubyte cannot be read: Permission denied"):
         datasets.load("mnist", tmp_path)

@@ -34,6 +34,7 @@ def _hang(*_: Any) -> None:
 def guarded(call: Callable[[], Any]) -> Outcome:
     """Call it and see."""
     signal.signal(signal.SIGALRM, _hang)
+    _forget_peak()  # what earlier cases took does not hide what this one takes
     before = _peak()
     started = time.process_time()
     signal.setitimer(signal.ITIMER_REAL, HANGS)
@@ -50,7 +51,6 @@ def guarded(call: Callable[[], Any]) -> Outcome:
     if isinstance(error, Hang):
         return Outcome(error=error, excess=f"it hangs: no answer after {HANGS:.0f} s")
     if grew > MEGABYTES:
-        _forget_peak()
         return Outcome(result, error, f"it takes {grew:.0f} MB")
     return Outcome(result, error, f"it takes {took:.1f} s" if took > SECONDS else None)
 
