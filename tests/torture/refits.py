@@ -198,10 +198,10 @@ def one(seed: int, number: int, name: str, defaults: bool, few: bool) -> Tally:
         warnings.simplefilter("ignore")
         try:
             before = fitted(X, y)
+            scores, certificates = np.asarray(before.scores(inputs)), before.certify(inputs)
         except ValueError as error:
             tally.add(f"classifiers refused as a whole ({type(error).__name__})")
             return tally
-        scores, certificates = np.asarray(before.scores(inputs)), before.certify(inputs)
         tally.add("classifiers by default" if defaults else "classifiers")
         for at, (what, new_X, new_y, count) in enumerate(edits(X, y, rng)):
             if few and (at + number + len(name)) % 5:
@@ -209,7 +209,7 @@ def one(seed: int, number: int, name: str, defaults: bool, few: bool) -> Tally:
             told = f"{name}, {what}, dataset {seed}/{number}, spread {spread}"
             try:
                 after = fitted(new_X, new_y)
-                new, again = np.asarray(after.scores(inputs)), after.certify(inputs)
+                new, again = np.asarray(after.scores(inputs)), after.predict(inputs)
             except Exception as error:
                 tally.fail("refits without an error", f"{told}: {type(error).__name__}: {error}", tried=1)
                 continue
@@ -220,7 +220,7 @@ def one(seed: int, number: int, name: str, defaults: bool, few: bool) -> Tally:
             for m in untouched[~np.array(same, bool)]:
                 tally.fail("members that an edit does not reach", f"{told}: member {m} changed")
             bound = certificates.radius >= count
-            moved = bound & (certificates.prediction != again.prediction)
+            moved = bound & (certificates.prediction != again)
             tally.add("predictions within their radius", int(bound.sum()))
             for i in np.flatnonzero(moved):
                 tally.fail(

@@ -121,7 +121,7 @@ def state(folder: Path) -> dict[str, str]:
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.is_file() and name not in VOLATILE and not path.name.endswith(".runoff-tmp"):  # counted elsewhere
-            timed = path.suffix in (".safetensors", ".skops")  # with times inside
+            timed = path.suffix in (".safetensors", ".skops", ".zip")  # with times inside
             found[name] = "" if timed else hashlib.sha256(_content(path)).hexdigest()
     if (folder / "manifest.json").exists():
         told = json.loads((folder / "manifest.json").read_text())
