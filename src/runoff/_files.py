@@ -166,33 +166,54 @@ def leftovers(folder: str | Path) -> list[Path]:
 
 
 @contextmanager
-def in_use(folder: Path) -> Iterator[None]:
-    """Mark a directory as being written, until the end or a kill, where the system has such locks."""
-    descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
-    try:
-        if descriptor is not None:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        if descriptor is not None:
+def temporary_directory(path: Path) -> Iterator[Path]:
+    """Make a temporary directory beside `path`, locked while it is written where the system has such locks.
+
+    A kill gives the lock back, so that the next call can tell what is abandoned, and removes that first.
+    """
+    _remove_abandoned(path)
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED))
+        if fcntl is None:
+            yield folder
+            return
+        try:
+            descriptor = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:  # somebody took it for abandoned before it was locked
+            continue
+        try:
+            if not _locks(descriptor) or not folder.exists():
+                continue
+            yield folder
+            return
+        finally:
             os.close(descriptor)
 
 
-def remove_abandoned(path: Path) -> None:
+def _locks(descriptor: int) -> bool:
+    """Lock a directory; False where somebody else has it. A file system without locks is taken as it is."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _remove_abandoned(path: Path) -> None:
     """Remove the temporary directories for `path` that a kill left beside it; not those that somebody still writes."""
     ours = re.compile(rf"{re.escape(f'.{path.name}.')}[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
     for folder in sorted(path.parent.iterdir()) if fcntl is not None and path.parent.is_dir() else []:
-        if not ours.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir() or not any(folder.iterdir()):
+        if not ours.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
             continue
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its writer is no more, and nobody else removes it
-            shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            pass
-        finally:
-            os.close(descriptor)
+        with suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its writer is no more
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def write_array(path: str | Path, array: NDArray[Any]) -> None:

@@ -12,7 +12,6 @@ import io
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -142,9 +141,7 @@ def new_directory(path: Path) -> Iterator[Path]:
     taken = f"{path} exists already: save to a new directory, or remove it first"
     if path.exists():
         raise FileExistsError(taken)
-    _files.remove_abandoned(path)
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=_files.UNFINISHED))
-    with _files.in_use(folder):
+    with _files.temporary_directory(path) as folder:
         try:
             yield folder
             for file in [*(f for f in folder.rglob("*") if f.is_file()), folder]:
