@@ -223,7 +223,11 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
         )
     classifier.partition_, classifier.hash_key = partition, key
     classifier.classes_ = read_array(path, "classes.npy", manifest)
-    if classifier.classes_.ndim != 1 or not np.array_equal(np.unique(classifier.classes_), classifier.classes_):
+    if (
+        classifier.classes_.ndim != 1
+        or not len(classifier.classes_)
+        or not np.array_equal(np.unique(classifier.classes_), classifier.classes_)
+    ):
         raise StorageError(f"{path} has classes that are not sorted labels, each once: it was altered")
     if not isinstance(manifest["classes_fixed"], bool):
         raise StorageError(f"{path} does not say whether its classes were fixed beforehand: its manifest was altered")
@@ -325,6 +329,10 @@ def check(path: Path, name: str, digest: str) -> None:
     """Refuse a file that is not the one that was saved."""
     try:
         found = _files.sha256_of(path / name)
+    except UnicodeError:
+        raise StorageError(
+            f"{path} lists {name!r:.100}, which is no name of a file: its manifest was altered"
+        ) from None
     except OSError as error:
         raise StorageError(f"{path} is incomplete: {name} cannot be read ({error.strerror})") from None
     if found != digest:
