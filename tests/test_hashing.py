@@ -217,3 +217,14 @@ def test_sums_of_pixels_are_of_whole_numbers():
     assert hashing.pixel_sums(np.array([[2**40, 1]])).tolist() == [[2**40 + 1, 0]]
     with pytest.raises(ValueError, match="the pixel-sum hash needs integer pixels as they came, got dtype float64"):
         hashing.pixel_sums(np.array([[0.5, 1]]))
+
+
+def test_rows_of_a_sparse_matrix_have_indices_of_their_own_type():
+    """A matrix with 2**31 entries has wider indices, which is up to others' samples; a member's rows need not."""
+    from scipy import sparse
+
+    wide = sparse.csr_matrix(np.arange(200.0).reshape(2, 100))
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    taken = samples.of(wide).take(np.array([1, 0]))
+    assert taken.indices.dtype == taken.indptr.dtype == np.int32
+    np.testing.assert_array_equal(taken.toarray(), np.arange(200.0).reshape(2, 100)[::-1])
