@@ -98,7 +98,7 @@ lock: $(READY)
 locked:
 	$(PYTHON) -m venv build/locked
 	build/locked/bin/pip install --quiet --require-hashes --no-deps --requirement requirements.lock
-	build/locked/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	build/locked/bin/pip install --quiet --no-deps --no-build-isolation .
 	build/locked/bin/pip check
 
 sbom: $(READY)
