@@ -7,7 +7,7 @@ clean    the ensemble to be attacked
 next     every label of every bucket changed to the next class
 once     one image inserted into each bucket: an input, under the label that the smallest attack on it elects. Each
          input gets some more members than that attack needs; as many inputs as there are members for
-many     so many inputs (TARGETS), each inserted once into every bucket
+many     TARGETS inputs, each inserted once into every bucket
 update   the clean ensemble after `update` with the labels of ten buckets changed to the next class: the other members
          must stay as they are, and the ten must be those of `next`, bit for bit
 """

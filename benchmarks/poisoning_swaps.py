@@ -121,7 +121,7 @@ def at_least(rows):
 
 
 def greedy(rows, limit):
-    """Swap what reduces the shortfall most, until there is none; None where `limit` swaps do not suffice."""
+    """Swap what reduces the shortfall most until it is 0; return None if `limit` swaps do not suffice."""
     short = np.array([row[0] for row in rows])
     gains = np.stack([row[1] for row in rows]).astype(np.int64)
     n_twins, members, twins = gains.shape[2], [], []

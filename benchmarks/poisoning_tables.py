@@ -18,7 +18,7 @@ class Findings:
         self.unproven = 0  # swaps that integer programming had no time to prove the smallest
 
     def add(self, key, radius, needed, edits):
-        """`key` is (dataset, members, election, attack); `needed` is None where no number sufficed."""
+        """Add one row: `key` is (dataset, members, election, attack); `needed` is None if no number sufficed."""
         self.rows[key].append((int(radius), needed, edits))
         self.broken[key] += needed is not None and needed <= radius
 

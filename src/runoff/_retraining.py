@@ -162,7 +162,7 @@ class EstimatorMembers(_Loaded):
 
 
 def _skops_parts(data: bytes) -> dict[str, str]:
-    """Return digests of what a skops file holds; object identities, which are memory addresses, are numbered anew."""
+    """Return digests of what a skops file holds, with memory addresses of objects replaced by running numbers."""
     numbers: dict[Any, int] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         schema = json.loads(archive.read("schema.json"))

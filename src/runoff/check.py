@@ -118,7 +118,7 @@ class Input:
         return hold(self.election, ballots)[0] != self.w
 
 
-# --- one bucket per member: an attack of a given size, or the certainty that there is none ---------------------------
+# --- one bucket per member: an attack of a given size, or a proof that no such attack exists --------------------------
 #
 # Each function below takes the members that serve one threat best, in an order in which no exchange of a taken member
 # for another one would help. So if they do not suffice, no members of that number do. Taking over one more member never
@@ -189,7 +189,7 @@ def beaten(given: Input, c: int, size: int) -> Attack | None:
 
 
 def attack_alone(given: Input, size: int) -> Attack | None:
-    """Return an attack that takes over `size` members; None where there is none."""
+    """Return an attack that takes over `size` members, or None if no such attack exists."""
     if given.election == "plurality":
         tries: Iterator[Attack | None] = (overtaken(given, c, size) for c in given.rivals)
     else:
