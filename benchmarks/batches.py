@@ -17,14 +17,16 @@ import numpy as np
 import torch
 
 import runoff
-from runoff import datasets, paper
+from runoff import datasets
 from runoff.isolation import seeds_of
-from runoff.torch import RECIPES, Job, Trainer, _graphs, courses, networks, slots
+from runoff.paper import tables
+from runoff.torch import RECIPES, Job, Trainer, networks
+from runoff.torch.training import graphs, random_draws, slots
 
 WAYS = ("full batches", "what is left over, too")
 
 
-class WithLeftovers(_graphs.GraphSlot):
+class WithLeftovers(graphs.GraphSlot):
     """A slot whose epochs each end with a batch of what is left; that one goes through PyTorch's own layers."""
 
     is_left = False
@@ -33,8 +35,8 @@ class WithLeftovers(_graphs.GraphSlot):
         super().load(prepared)
         n, epochs = len(self.job.rows), self.recipe.epochs
         batch = self.recipe.batch_of(n)
-        order = np.random.Generator(np.random.PCG64(courses.child(self.job.source, courses.ORDER)))
-        crops = np.random.Generator(np.random.PCG64(courses.child(self.job.source, courses.CROP)))
+        order = np.random.Generator(np.random.PCG64(random_draws.child(self.job.source, random_draws.ORDER)))
+        crops = np.random.Generator(np.random.PCG64(random_draws.child(self.job.source, random_draws.CROP)))
         rows = order.permuted(np.tile(np.arange(n, dtype=np.int32), (epochs, 1)), axis=1)
         shifts = crops.integers(2 * self.recipe.crop + 1, size=(epochs, n, 2), dtype=np.int32)
         passed = np.searchsorted(self.recipe.milestones, np.arange(epochs), side="right")
@@ -78,7 +80,7 @@ class WithLeftovers(_graphs.GraphSlot):
 
 def trained(trainer, members, inputs, leftovers):
     """The networks, in any order."""
-    with mock.patch.object(_graphs, "GraphSlot", WithLeftovers if leftovers else _graphs.GraphSlot):
+    with mock.patch.object(graphs, "GraphSlot", WithLeftovers if leftovers else graphs.GraphSlot):
         yield from trainer.train(members, inputs)
 
 
@@ -94,7 +96,7 @@ def told(scores, truth, k, sizes, batch):
     print(f"  the worst: {worst}")
     if len(each) < k:
         return
-    for row in paper.rows("T3", "gtsrb", k):
+    for row in tables.rows("T3", "gtsrb", k):
         found = runoff.certify(scores, election=row.election, bound="paper")
         certified = 100 * runoff.certified_accuracy(found, truth, sorted(row.percent))
         pairs = zip(certified, sorted(row.percent), strict=True)

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from runoff.isolation import seeds_of
-from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, _products, devices, networks
+from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, devices, networks
+from runoff.torch.kernels import matmul_norm_relu
 
 DRAWS = np.random.default_rng(0)
 X = DRAWS.integers(0, 256, (3000, 32, 32, 3), dtype=np.uint8)
@@ -77,9 +78,9 @@ def chain(seed, device):
     norms = [torch.nn.BatchNorm2d(n).to(device) for n in widths[1:3]]
 
     def through():
-        first = _products.norm_act(x, weights[0], norms[0])
-        second = _products.norm_act(first, weights[1], norms[1])
-        last = _products.mixed(second, weights[2])
+        first = matmul_norm_relu.norm_act(x, weights[0], norms[0])
+        second = matmul_norm_relu.norm_act(first, weights[1], norms[1])
+        last = matmul_norm_relu.mixed(second, weights[2])
         slopes = torch.autograd.grad(last, [*weights, *norms[0].parameters(), *norms[1].parameters()], grad)
         return [first.detach(), second.detach(), last.detach(), *slopes]
 
@@ -188,7 +189,7 @@ def main():
     verdicts["killed and resumed"] = resumed(device)
     verdicts["trained again and again"] = repeated(device)
     found = devices.find(device)
-    if found.type == "cuda" and _products._suited(found.index):
+    if found.type == "cuda" and matmul_norm_relu._suited(found.index):
         verdicts["layers in four streams"] = beside(device)
     for name in list(verdicts)[5:]:
         print(f"{name}: {'equal bits' if verdicts[name] else 'DIFFERENT'}")

@@ -19,7 +19,8 @@ from torch.nn import functional as F
 
 import runoff
 from runoff.isolation import seeds_of
-from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, courses, devices, jobs, networks
+from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, devices, networks
+from runoff.torch.training import jobs, random_draws
 
 TERAFLOPS = 790e12  # bf16, dense, as measured with a large product on an H200
 PARTS = {
@@ -56,7 +57,7 @@ def floor(batch, shape):
 def step(batch, size, channels):
     from torch.profiler import ProfilerActivity, profile
 
-    from runoff.torch._graphs import GraphSlot
+    from runoff.torch.training.graphs import GraphSlot
 
     device, shape, n = devices.find("cuda"), (size, size, channels), 8 * batch
     recipe = dataclasses.replace(RECIPES["paper"], batch_size=batch)
@@ -232,7 +233,7 @@ def plain(each, network, recipe):
     """A module, an optimiser and a loop over batches, with PyTorch's own settings."""
     images = each.images()
     mean, std = (torch.from_numpy(value) for value in jobs.statistics(images))
-    course = courses.draw(recipe, len(images), images.shape[1:], each.source)
+    course = random_draws.draw(recipe, len(images), images.shape[1:], each.source)
     module = network((images.shape[3], *images.shape[1:3]), 10)
     optimizer = torch.optim.SGD(module.parameters(), 0.1, 0.9, 0, 5e-4, nesterov=True)
     frame = F.pad(torch.from_numpy(images), (0, 0, 2, 2, 2, 2))

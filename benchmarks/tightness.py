@@ -14,7 +14,7 @@ import numpy as np
 
 import runoff
 from benchmarks.speed import cycle, ensemble
-from runoff import _demo
+from runoff.cli import demo
 
 
 def report(name, scores, spread, labels, n_attacks):
@@ -52,9 +52,9 @@ def main():
         labels = None if given.labels is None else np.load(given.labels)
         report(given.scores, np.load(given.scores, mmap_mode="r"), spread, labels, given.attacks)
         return
-    data = _demo.digits()
+    data = demo.digits()
     for k, d in ((50, 1), (20, 4), (20, 16), (50, 16)):
-        scores = _demo.fitted(data, k, d).scores(data[2])
+        scores = demo.fitted(data, k, d).scores(data[2])
         report(f"digits, k={k} d={d}", scores, None, data[3], given.attacks)
     report("synthetic, 2,000 x 800 x 10, k=50 d=16", ensemble(2000, 800, 10), cycle(50, 16), None, given.attacks)
 

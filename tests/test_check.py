@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 import runoff
-from making import scores
+from helpers import scores
 from reference import ballots_of, paper_certificate, true_cost
 from runoff import check, cli, spreads
 

@@ -17,8 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import runoff
 from runoff import RunoffClassifier
-from runoff.isolation import MemberError
-from runoff.storage import StorageError
+from runoff.errors import MemberError, StorageError
 from test_isolation import changed, states
 
 X, Y = load_digits(return_X_y=True)

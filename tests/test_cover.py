@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference import cert_fa
-from runoff import _cover
+from runoff._kernels import covering
 from runoff.spreads import Spread, cyclic
 
 
@@ -48,18 +48,18 @@ def test_search_decides_as_trying_all_subsets_does(case):
     truth = fewest(lists, gaps, powers)
     for size in range(len(lists) + 1):
         chosen = np.full(len(lists) + 1, -7, np.int32)
-        verdict, nodes = _cover.search(gaps, powers, size, spread.reach, 10**6, chosen)
+        verdict, nodes = covering.search(gaps, powers, size, spread.reach, 10**6, chosen)
         assert nodes <= 2 ** (len(lists) + 1)
         if truth is None or size < truth:
-            assert verdict == (_cover.PROVEN if truth is not None else verdict)
-            assert verdict in (_cover.PROVEN, _cover.IMPOSSIBLE)
+            assert verdict == (covering.PROVEN if truth is not None else verdict)
+            assert verdict in (covering.PROVEN, covering.IMPOSSIBLE)
         else:
-            assert verdict == _cover.FOUND
-            buckets = _cover.taken(chosen)
+            assert verdict == covering.FOUND
+            buckets = covering.taken(chosen)
             assert len(buckets) == len(set(buckets)) <= size
             assert (powers[:, spread.reached(buckets)].sum(axis=1) >= gaps).all()
     if truth is None and spread.n_unreached:
-        assert verdict == _cover.IMPOSSIBLE
+        assert verdict == covering.IMPOSSIBLE
 
 
 @given(covers())
@@ -68,11 +68,11 @@ def test_a_short_search_says_so_or_says_the_same(case):
     reach = Spread.of(lists, powers.shape[1]).reach
     chosen = np.empty(len(lists) + 1, np.int32)
     for size in range(1, len(lists) + 1):
-        decided, nodes = _cover.search(gaps, powers, size, reach, 10**6, chosen)
+        decided, nodes = covering.search(gaps, powers, size, reach, 10**6, chosen)
         for budget in (1, 2, nodes - 1, nodes):
-            verdict, spent = _cover.search(gaps, powers, size, reach, budget, chosen)
-            assert verdict in (decided, _cover.UNDECIDED)
-            assert spent <= budget or verdict == _cover.IMPOSSIBLE
+            verdict, spent = covering.search(gaps, powers, size, reach, budget, chosen)
+            assert verdict in (decided, covering.UNDECIDED)
+            assert spent <= budget or verdict == covering.IMPOSSIBLE
         assert verdict == decided  # the budget that it took is enough
 
 
@@ -84,8 +84,8 @@ def test_needed_is_certfa(case):
     tally = np.empty(4 * reach.largest + 1, np.int32)
     for gap, power in zip(gaps, powers, strict=True):
         expected = cert_fa([sum(power[j] for j in bucket) for bucket in lists], gap)
-        for limit in (_cover.UNREACHABLE, 3, 1):
-            assert _cover.needed(power, gap, limit, reach, sums, tally) == min(expected, limit)
+        for limit in (covering.UNREACHABLE, 3, 1):
+            assert covering.needed(power, gap, limit, reach, sums, tally) == min(expected, limit)
             assert sums.tolist() == [sum(power[j] for j in bucket) for bucket in lists] or gap <= 0
 
 
@@ -133,18 +133,18 @@ def test_fixed_covers_and_the_work_that_they_take():
         chosen = np.full(len(lists) + 1, -7, np.int32)
         last = len(lists) if truth is None else truth
         for size in range(max(0, last - 2), min(last + 2, len(lists) + 1)):
-            verdict, nodes = _cover.search(gaps, powers, size, spread.reach, 10**6, chosen)
+            verdict, nodes = covering.search(gaps, powers, size, spread.reach, 10**6, chosen)
             work[verdict], calls[verdict] = work.get(verdict, 0) + nodes, calls.get(verdict, 0) + 1
             if truth is None or size < truth:
-                assert verdict in (_cover.PROVEN, _cover.IMPOSSIBLE)
-                assert truth is None or verdict == _cover.PROVEN
+                assert verdict in (covering.PROVEN, covering.IMPOSSIBLE)
+                assert truth is None or verdict == covering.PROVEN
             else:
-                buckets = _cover.taken(chosen)
-                assert verdict == _cover.FOUND
+                buckets = covering.taken(chosen)
+                assert verdict == covering.FOUND
                 assert sorted(set(buckets.tolist())) == buckets.tolist()
                 assert len(buckets) <= size
                 assert (powers[:, spread.reached(buckets)].sum(axis=1) >= gaps).all()
-    assert len({_cover.PROVEN, _cover.FOUND, _cover.UNDECIDED, _cover.IMPOSSIBLE}) == 4
-    assert _cover.UNREACHABLE > 10**9
-    assert calls == {_cover.PROVEN: 660, _cover.FOUND: 721, _cover.IMPOSSIBLE: 20}
-    assert work == {_cover.PROVEN: 1758, _cover.FOUND: 2516, _cover.IMPOSSIBLE: 20}
+    assert len({covering.PROVEN, covering.FOUND, covering.UNDECIDED, covering.IMPOSSIBLE}) == 4
+    assert covering.UNREACHABLE > 10**9
+    assert calls == {covering.PROVEN: 660, covering.FOUND: 721, covering.IMPOSSIBLE: 20}
+    assert work == {covering.PROVEN: 1758, covering.FOUND: 2516, covering.IMPOSSIBLE: 20}

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from making_datasets import PUBLIC, images, own_arrays, picture, run, told_of
-from making_datasets import elsewhere as elsewhere
+from dataset_helpers import PUBLIC, images, own_arrays, picture, run, told_of
+from dataset_helpers import elsewhere as elsewhere
 from runoff import datasets
-from runoff.datasets import _catalogue, _places
+from runoff.datasets import catalogue, places
 
 REAL = os.environ.get("RUNOFF_DATA")  # before the tests hide it
 
@@ -88,20 +88,20 @@ def test_what_is_no_dataset_is_refused(changes, message):
 
 
 def test_where_data_is_looked_for(monkeypatch, tmp_path):
-    assert _places.data_directory("here") == Path("here")
-    assert _places.data_directory(None) == tmp_path / "cache" / "runoff"
+    assert places.data_directory("here") == Path("here")
+    assert places.data_directory(None) == tmp_path / "cache" / "runoff"
     monkeypatch.setenv("RUNOFF_DATA", "/somewhere")
-    assert _places.data_directory(None) == Path("/somewhere")
-    assert _places.data_directory("here") == Path("here")
+    assert places.data_directory(None) == Path("/somewhere")
+    assert places.data_directory("here") == Path("here")
     monkeypatch.setenv("RUNOFF_DATA", "")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", "/home/user")
-    assert _places.data_directory(None) == Path("/home/user/.cache/runoff")
+    assert places.data_directory(None) == Path("/home/user/.cache/runoff")
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert _places.data_directory(None) == Path("/home/user/Library/Caches/runoff")
+    assert places.data_directory(None) == Path("/home/user/Library/Caches/runoff")
     monkeypatch.setattr(sys, "platform", "win32")
     monkeypatch.setenv("LOCALAPPDATA", "/local")
-    assert _places.data_directory(None) == Path("/local/runoff")
+    assert places.data_directory(None) == Path("/local/runoff")
 
 
 def test_nobody_without_a_home_is_left_in_the_dark(monkeypatch):
@@ -131,7 +131,7 @@ def test_what_is_missing_is_told_with_file_address_and_checksum(name):
     assert "\n" not in message
     assert f"{name} is missing in my data: run runoff data fetch {name} --data-dir 'my data', or put" in message
     assert f"into my data/{name}" in message
-    for archive in _catalogue.CATALOGUE[name].archives:
+    for archive in catalogue.CATALOGUE[name].archives:
         assert f"{archive.file} ({archive.algorithm} {archive.checksum})" in message
         assert archive.url_base in message
 
@@ -184,7 +184,7 @@ def test_the_real_data_where_it_is(name):
     if not REAL or datasets.located(name, REAL) is None:
         pytest.skip(f"set RUNOFF_DATA to a folder that has {name}")
     dataset = datasets.load(name, REAL)
-    entry = _catalogue.CATALOGUE[name]
+    entry = catalogue.CATALOGUE[name]
     assert dataset.fingerprint == PUBLIC[name]
     assert dataset.x_train.shape == (entry.n_train, *entry.shape)
     assert dataset.x_test.shape == (entry.n_test, *entry.shape)

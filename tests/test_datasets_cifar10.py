@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from making_datasets import batches, planes, put, python_files, same
-from making_datasets import cifar10 as cifar10
-from making_datasets import elsewhere as elsewhere
+from dataset_helpers import batches, planes, put, python_files, same
+from dataset_helpers import cifar10 as cifar10
+from dataset_helpers import elsewhere as elsewhere
 from runoff import datasets
 from runoff.datasets import _archives
 

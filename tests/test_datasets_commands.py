@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from making_datasets import PUBLIC, damage_mnist, own_arrays, put_mnist, run
-from making_datasets import elsewhere as elsewhere
-from making_datasets import mnist as mnist
+from dataset_helpers import PUBLIC, damage_mnist, own_arrays, put_mnist, run
+from dataset_helpers import elsewhere as elsewhere
+from dataset_helpers import mnist as mnist
 from runoff import cli, datasets
 
 

@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from making_datasets import IDX, RNG, run
-from making_datasets import elsewhere as elsewhere
+from dataset_helpers import IDX, RNG, run
+from dataset_helpers import elsewhere as elsewhere
 from runoff import datasets
-from runoff.datasets import _catalogue, _fetch
+from runoff.datasets import _fetch, catalogue
 
 
 class Server(ThreadingHTTPServer):
@@ -71,10 +71,10 @@ class Handler(BaseHTTPRequestHandler):
 def server(monkeypatch):
     files = {name: RNG.bytes(300000 + i) for i, name in enumerate(f"{n}.gz" for n in IDX)}
     archives = tuple(
-        _catalogue.Archive(name, "https://example.invalid/mnist/", "sha256", hashlib.sha256(data).hexdigest())
+        catalogue.Archive(name, "https://example.invalid/mnist/", "sha256", hashlib.sha256(data).hexdigest())
         for name, data in files.items()
     )
-    monkeypatch.setitem(_catalogue.CATALOGUE, "mnist", dataclasses.replace(_catalogue.MNIST, archives=archives))
+    monkeypatch.setitem(catalogue.CATALOGUE, "mnist", dataclasses.replace(catalogue.MNIST, archives=archives))
     server = Server(files)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

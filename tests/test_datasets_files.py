@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from making_datasets import elsewhere as elsewhere
-from runoff import _files
+from dataset_helpers import elsewhere as elsewhere
+from runoff._io.files import leftovers, open_array, written_whole
 
 HEADER = "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }"
 
@@ -44,19 +44,19 @@ def npy_file(header, data=bytes(48), version=1):
 def test_headers_that_will_not_do(header, message):
     npy_file(header)
     with pytest.raises(ValueError, match=r"^array.npy ") as told:
-        _files.open_array("array.npy")
+        open_array("array.npy")
     assert str(told.value).startswith(f"array.npy {message}")
     assert "\n" not in str(told.value)
 
 
 def test_headers_that_will_do():
     npy_file(HEADER)
-    np.testing.assert_array_equal(_files.open_array("array.npy"), np.zeros((2, 3)))
+    np.testing.assert_array_equal(open_array("array.npy"), np.zeros((2, 3)))
     npy_file(HEADER.replace("(2", "(0"), b"")
-    assert _files.open_array("array.npy").shape == (0, 3)
+    assert open_array("array.npy").shape == (0, 3)
     npy_file(HEADER, version=9)
     with pytest.raises(ValueError, match=r"array.npy must be a .npy file as numpy.save writes it"):
-        _files.open_array("array.npy")
+        open_array("array.npy")
 
 
 def test_a_rename_is_synced_too(tmp_path, monkeypatch):
@@ -69,7 +69,7 @@ def test_a_rename_is_synced_too(tmp_path, monkeypatch):
     if not Path("/proc/self/fd").exists():
         pytest.skip("needs /proc")
     monkeypatch.setattr(os, "fsync", note)
-    with _files.written_whole(tmp_path / "a") as file:
+    with written_whole(tmp_path / "a") as file:
         file.write("all of it")
     (temporary, early), (folder, late) = synced
     assert (temporary.parent, early, folder, late) == (tmp_path, False, tmp_path, True)
@@ -87,11 +87,11 @@ def test_directories_that_cannot_be_synced(tmp_path, monkeypatch, number, told):
     monkeypatch.setattr(os, "fsync", partly)
     with (
         pytest.raises(OSError, match="not here") if told else nullcontext(),
-        _files.written_whole(tmp_path / "a") as file,
+        written_whole(tmp_path / "a") as file,
     ):
         file.write("all of it")
     assert (tmp_path / "a").read_text() == "all of it"
-    assert _files.leftovers(tmp_path) == []
+    assert leftovers(tmp_path) == []
 
 
 def test_what_a_killed_program_leaves_is_found(tmp_path):
@@ -106,9 +106,9 @@ def test_what_a_killed_program_leaves_is_found(tmp_path):
         (tmp_path / name).write_text("mine")
     (tmp_path / ".d.abcdefgh.runoff-tmp").mkdir()
     (tmp_path / ".l.abcdefgh.runoff-tmp").symlink_to(tmp_path / "manifest.json")
-    found = _files.leftovers(tmp_path)
+    found = leftovers(tmp_path)
     assert sorted(file.name[: -len(".abcdefgh.runoff-tmp")] for file in found) == [".a\nb", ".manifest.json"]
     for file in found:
         file.unlink()
-    assert _files.leftovers(str(tmp_path)) == []
-    assert len(_files.leftovers(tmp_path / "inner")) == 1
+    assert leftovers(str(tmp_path)) == []
+    assert len(leftovers(tmp_path / "inner")) == 1

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from making_datasets import elsewhere as elsewhere
-from making_datasets import images, own_arrays, picture, same, told_of
+from dataset_helpers import elsewhere as elsewhere
+from dataset_helpers import images, own_arrays, picture, same, told_of
 from runoff import datasets
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from making_datasets import RNG, expect, images, put, run, same, sha
-from making_datasets import elsewhere as elsewhere
+from dataset_helpers import RNG, expect, images, put, run, same, sha
+from dataset_helpers import elsewhere as elsewhere
 from runoff import datasets, hashing
-from runoff.datasets import _catalogue, _gtsrb, _npz
+from runoff.datasets import _gtsrb, catalogue, npz
 
 
 def ppm(pixels):
@@ -57,7 +57,7 @@ class Signs:
         return np.asarray(Image.fromarray(pixels).resize((48, 48), Image.Resampling.BILINEAR))
 
     def archives(self):
-        names = [archive.file for archive in _catalogue.GTSRB.archives]
+        names = [archive.file for archive in catalogue.GTSRB.archives]
         return dict(zip(names, (self.train, self.test, self.truth), strict=True))
 
     def zip(self, folder, only=None):
@@ -138,23 +138,23 @@ def test_a_cache_that_was_altered_with_care_is_not_used(signs, tmp_path, field):
     names = ("x_train", "y_train", "x_test", "y_test", "original_digests", "original_sums")
     arrays = {name: getattr(first, name).copy() for name in names}
     arrays[field].flat[0] = 1 - min(1, arrays[field].flat[0])
-    _npz.write(tmp_path / _gtsrb.CACHE, arrays)
+    npz.write(tmp_path / _gtsrb.CACHE, arrays)
     assert datasets.load("gtsrb", tmp_path).fingerprint == first.fingerprint
     arrays[field] = arrays[field][:-1]
-    _npz.write(tmp_path / _gtsrb.CACHE, arrays)
+    npz.write(tmp_path / _gtsrb.CACHE, arrays)
     assert datasets.load("gtsrb", tmp_path).fingerprint == first.fingerprint
 
 
 def test_a_cache_goes_to_the_users_directory_or_nowhere(signs, tmp_path, monkeypatch):
     signs.tree(tmp_path / "d")
-    written, refused = _npz.write, []
+    written, refused = npz.write, []
 
     def write(path, arrays):
         if path.parent in refused:
             raise PermissionError(13, "Permission denied")
         written(path, arrays)
 
-    monkeypatch.setattr(_npz, "write", write)
+    monkeypatch.setattr(npz, "write", write)
     refused += [tmp_path / "d", tmp_path / "cache" / "runoff"]
     fingerprint = datasets.load("gtsrb", tmp_path / "d").fingerprint
     assert list(tmp_path.rglob("*.npz")) == []

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from making_datasets import IDX, PUBLIC, damage_mnist, put_mnist, run, same
-from making_datasets import elsewhere as elsewhere
-from making_datasets import mnist as mnist
+from dataset_helpers import IDX, PUBLIC, damage_mnist, put_mnist, run, same
+from dataset_helpers import elsewhere as elsewhere
+from dataset_helpers import mnist as mnist
 from runoff import datasets
-from runoff.datasets import _catalogue
+from runoff.datasets import catalogue
 
 # Digits
 
@@ -26,8 +26,8 @@ def test_digits_come_with_scikit_learn(monkeypatch):
     assert dataset.fingerprint == PUBLIC["digits"]
     assert dataset.original_digests is None
     assert dataset.original_sums is None
-    altered = dataclasses.replace(_catalogue.DIGITS, labels="0" * 64)
-    monkeypatch.setitem(_catalogue.CATALOGUE, "digits", altered)
+    altered = dataclasses.replace(catalogue.DIGITS, labels="0" * 64)
+    monkeypatch.setitem(catalogue.CATALOGUE, "digits", altered)
     with pytest.raises(datasets.IntegrityError, match=r"its labels have SHA-256 9ac6.*install scikit-learn again"):
         datasets.load("digits")
 

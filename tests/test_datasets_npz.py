@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from making_datasets import elsewhere as elsewhere
-from making_datasets import images, own_arrays, picture, run, same
+from dataset_helpers import elsewhere as elsewhere
+from dataset_helpers import images, own_arrays, picture, run, same
 from runoff import datasets
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from making_datasets import cifar10 as cifar10
-from making_datasets import elsewhere as elsewhere
-from making_datasets import put, python2_pickle, python_files, run
+from dataset_helpers import cifar10 as cifar10
+from dataset_helpers import elsewhere as elsewhere
+from dataset_helpers import put, python2_pickle, python_files, run
 from runoff import datasets
 from runoff.datasets import _pickles
 

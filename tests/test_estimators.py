@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 
 from runoff import RunoffClassifier
-from runoff.isolation import MemberError
+from runoff.errors import MemberError
 from runoff.members import FIXED, Recipe
 
 X, Y = load_digits(return_X_y=True)

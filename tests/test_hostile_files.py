@@ -11,11 +11,14 @@ from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 
 import runoff
-from making import a_run
-from runoff import RunoffClassifier, _compile, _files, attacks, datasets, storage
+from helpers import a_run
+from runoff import RunoffClassifier, attacks, datasets
+from runoff._io.files import open_array, sha256_of
+from runoff._kernels import compiling
 from runoff.cli import main
+from runoff.errors import StorageError
 from runoff.runs import Run
-from runoff.storage import StorageError
+from runoff.saving import classifiers
 
 
 def certify(path, *more):
@@ -26,7 +29,7 @@ def rehash(run, *names):
     """What an attacker does who changes files and then the manifest."""
     manifest = json.loads((run / "manifest.json").read_text())
     for name in names:
-        manifest["files"][name] = _files.sha256_of(run / name)
+        manifest["files"][name] = sha256_of(run / name)
     (run / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -167,7 +170,7 @@ def test_a_pipe_for_an_array_does_not_hang(tmp_path, what):
     os.mkfifo(tmp_path / what)
     within = quickly()
     with pytest.raises((ValueError, datasets.DatasetError), match=r"cannot be read|is neither a dataset"):
-        _files.open_array(tmp_path / what) if what.endswith("npy") else datasets.load(tmp_path / what)
+        open_array(tmp_path / what) if what.endswith("npy") else datasets.load(tmp_path / what)
     assert within()
 
 
@@ -186,7 +189,7 @@ def test_deep_and_huge_manifests_get_a_sentence(tmp_path, monkeypatch):
         with pytest.raises(StorageError, match="its manifest has an odd n_partitions"):
             Run.open(run)
         assert within()
-    monkeypatch.setattr(storage, "LARGEST_MANIFEST", 100)
+    monkeypatch.setattr(classifiers, "LARGEST_MANIFEST", 100)
     with pytest.raises(StorageError, match=r"manifest.json cannot be read \(\d+ bytes, and at most 100 are read\)"):
         Run.open(run)
 
@@ -203,9 +206,9 @@ def test_a_sparse_file_of_60_gb_is_refused_at_once(tmp_path):
 
 
 def test_arrays_that_are_much_larger_in_memory_are_refused(tmp_path, monkeypatch):
-    from runoff.datasets import _npz
+    from runoff.datasets import npz
 
-    monkeypatch.setattr(_npz, "LARGE", 2**20)
+    monkeypatch.setattr(npz, "LARGE", 2**20)
     bomb = np.zeros((2**12, 2**10), np.uint8)
     labels = np.zeros(2**12, np.int64)
     np.savez_compressed(tmp_path / "bomb.npz", x_train=bomb, y_train=labels, x_test=bomb, y_test=labels)
@@ -213,9 +216,9 @@ def test_arrays_that_are_much_larger_in_memory_are_refused(tmp_path, monkeypatch
         datasets.load(tmp_path / "bomb.npz", classes=2)
     np.savez_compressed(tmp_path / "add.npz", x=bomb, y=labels)
     with pytest.raises(datasets.DatasetError, match="looks like a trap"):
-        _npz.read(tmp_path / "add.npz", ["x", "y"])
+        npz.read(tmp_path / "add.npz", ["x", "y"])
     np.savez(tmp_path / "plain.npz", x=bomb, y=labels)
-    assert _npz.read(tmp_path / "plain.npz", ["x", "y"])["x"].shape == bomb.shape
+    assert npz.read(tmp_path / "plain.npz", ["x", "y"])["x"].shape == bomb.shape
 
 
 def test_saved_classifiers_with_pipes_and_impossible_sizes(tmp_path):
@@ -245,7 +248,7 @@ def test_what_a_killed_save_left_goes_with_the_next_and_what_is_being_saved_stay
     for folder in (dead, other):
         folder.mkdir()
         (folder / "key").write_text("secret")
-    slower = storage.new_directory(tmp_path / "model")
+    slower = classifiers.new_directory(tmp_path / "model")
     begun = slower.__enter__()
     (begun / "key").write_text("of somebody who is still writing")
     assert not dead.exists()
@@ -324,18 +327,18 @@ def test_a_key_given_as_bytes_shows_nowhere():
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="no such rights on this system")
 def test_machine_code_is_not_kept_where_others_can_write(tmp_path):
     ours = tmp_path / "ours"
-    assert _compile._writable(ours / "cache")
+    assert compiling._writable(ours / "cache")
     (ours / "cache").chmod(0o777)
-    assert not _compile._writable(ours / "cache")
+    assert not compiling._writable(ours / "cache")
     (ours / "cache").chmod(0o700)
     ours.chmod(0o777)  # others can put another directory in its place
-    assert not _compile._writable(ours / "cache")
+    assert not compiling._writable(ours / "cache")
     ours.chmod(0o1777)  # as /tmp: they cannot
-    assert _compile._writable(ours / "cache")
+    assert compiling._writable(ours / "cache")
     if os.getuid() == 0:
         ours.chmod(0o755)
         os.chown(ours / "cache", 12345, 12345)
-        assert not _compile._writable(ours / "cache")
+        assert not compiling._writable(ours / "cache")
 
 
 @pytest.mark.parametrize(

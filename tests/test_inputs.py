@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import runoff
-from runoff import _blocks, _files, ballots, spreads
+from runoff import ballots, spreads
+from runoff._io.files import open_array
+from runoff.scores import _mapped
 from test_relations import same
 
 SCORES = np.random.default_rng(0).integers(0, 100, size=(30, 7, 4))
@@ -54,7 +56,7 @@ def test_layouts_and_containers(tmp_path):
             mapped[:] = 0
             runoff.certify(mapped)
             assert not mapped.any()
-    assert _blocks._mapped(np.load(tmp_path / "scores.npy", mmap_mode="r")[5:]) is not None
+    assert _mapped(np.load(tmp_path / "scores.npy", mmap_mode="r")[5:]) is not None
 
 
 def test_ballots_can_be_written_to_a_file_and_certified_from_there(tmp_path):
@@ -124,7 +126,7 @@ def test_bad_scores(message):
 
 
 def test_nan_is_found_in_any_block_and_by_rank(monkeypatch):
-    monkeypatch.setattr(_blocks, "BLOCK_BYTES", 300)
+    monkeypatch.setattr("runoff.scores.BLOCK_BYTES", 300)
     message = "got nan for input 17, member 6, class 2"
     for dtype in (np.float32, np.longdouble):
         scores = changed((17, 6, 2), np.nan).astype(dtype)
@@ -187,7 +189,7 @@ def test_files_of_records_are_refused(tmp_path, dtype):
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(480))
     with pytest.raises(ValueError, match=r"must hold numbers, got records|must be a .npy file"):
-        _files.open_array(tmp_path / "x.npy")
+        open_array(tmp_path / "x.npy")
 
 
 def test_the_smallest_type_that_holds_a_ballot():

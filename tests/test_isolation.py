@@ -17,7 +17,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from runoff import RunoffClassifier, hashing, samples
-from runoff.isolation import MemberError, seeds_of
+from runoff.errors import MemberError
+from runoff.isolation import seeds_of
 
 X, Y = load_digits(return_X_y=True)
 TEST = np.arange(len(Y)) % 5 == 0

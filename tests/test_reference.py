@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import runoff
 from reference import RULES, ballots_of, dp, paper_certificate
 from runoff import elections, spreads
-from runoff.elections._base import Election
-from runoff.elections._runoff_kernels import thrown_out_cost
+from runoff._kernels.runoff import thrown_out_cost
+from runoff.elections.base import Election
 
 ELECTIONS = sorted(RULES)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import runoff
-from runoff import _blocks, spreads
+from runoff import spreads
 from test_reference import ELECTIONS, ensembles, spreads_for
 
 
@@ -77,7 +77,7 @@ def test_blocks_of_any_size_give_the_same(election, bound, data, scores):
     expected = runoff.certify(scores, election=election, bound=bound)
     same(expected, runoff.certify(iter(np.split(scores, cuts)), election=election, bound=bound))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_blocks, "BLOCK_BYTES", data.draw(st.integers(1, 4000)))
+        patch.setattr("runoff.scores.BLOCK_BYTES", data.draw(st.integers(1, 4000)))
         same(expected, runoff.certify(scores, election=election, bound=bound))
 
 

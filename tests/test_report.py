@@ -23,10 +23,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import runoff
-from making import SIGNS, a_run, scores
-from runoff import cli, datasets, paper, report
+from helpers import SIGNS, a_run, scores
+from runoff import cli, datasets, report
 from runoff.elections import get
-from runoff.report import Source, _collect, _figures, _html, _matplotlib, _pictures
+from runoff.paper import tables
+from runoff.report import Source, _collect, _html, _pictures, drawing, figures
 from runoff.runs import Run
 
 VENDORED = {
@@ -139,7 +140,7 @@ def test_the_papers_numbers_stand_beside_its_settings(tmp_path):
     a_run(tmp_path / "run", name="cifar10", k=50, classes=tuple("0123456789"))
     data = report.collect([Source.from_run(tmp_path / "run", pictures=False)], sample=2)
     for method in data["methods"]:
-        row = paper.rows("T3", "cifar10", 50, method["name"])[0]
+        row = tables.rows("T3", "cifar10", 50, method["name"])[0]
         assert {mark["budget"]: mark["percent"] for mark in method["paper"]} == row.percent
     assert data["budgets"] == [0, *sorted(row.percent)]
     (check,) = report.collect([Source.from_run(tmp_path / "run", pictures=False)], sample=1, bound="paper")["sources"][
@@ -186,8 +187,8 @@ def test_the_improvement_goes_on_where_one_curve_ends():
             {**method, "election": "runoff", "name": "DPA+ROE", "curve": [10, 10, 5, 0]},
         ],
     }
-    ax = _matplotlib.library().Figure().subplots()
-    _figures._improvement(ax, _figures._curves(data))
+    ax = drawing.library().Figure().subplots()
+    figures._improvement(ax, figures._curves(data))
     (line,) = [line for line in ax.lines if len(line.get_xdata()) == 4]
     assert line.get_ydata().tolist() == [0, 100, 50, 0]
 
@@ -197,11 +198,11 @@ def test_improvements_are_over_the_same_data(tmp_path):
         a_run(tmp_path / f"run{seed}", seed=seed)
     sources = [Source.from_run(tmp_path / f"run{seed}", pictures=False) for seed in (0, 1)]
     apart = report.collect([replace(s, data_fingerprint=str(i)) for i, s in enumerate(sources)], sample=1)
-    assert [_figures._base(apart, m) for m in range(4)] == [None, 0, None, 2]
+    assert [figures._base(apart, m) for m in range(4)] == [None, 0, None, 2]
     same = report.collect([replace(s, data_fingerprint="same") for s in sources], sample=1)
-    assert [_figures._base(same, m) for m in range(4)] == [None, 0, 0, 0]
+    assert [figures._base(same, m) for m in range(4)] == [None, 0, 0, 0]
     unknown = report.collect([replace(s, data_fingerprint=None) for s in sources], sample=1)
-    assert [_figures._base(unknown, m) for m in range(4)] == [None, 0, None, 2]
+    assert [figures._base(unknown, m) for m in range(4)] == [None, 0, None, 2]
 
 
 def test_tables_of_several_networks_are_refused(tmp_path):
@@ -482,10 +483,10 @@ def test_pictures_are_png_files(shape):
 
 
 def test_figures_from_a_table(tmp_path):
-    rows = [row for k in (50, 250) for row in paper.rows("T3", "cifar10", k)]
+    rows = [row for k in (50, 250) for row in tables.rows("T3", "cifar10", k)]
     with (tmp_path / "reproduction.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow([*_figures.NEEDED, "clean"])
+        writer.writerow([*figures.NEEDED, "clean"])
         for row in rows:
             for budget, percent in row.percent.items():
                 writer.writerow([row.dataset, row.k, row.method, row.d, budget, percent + 1, percent, 70.0])
@@ -494,7 +495,7 @@ def test_figures_from_a_table(tmp_path):
     names = {f"{what}-cifar10-k{k}.{kind}" for what in ("certified", "improvement") for k in (50, 250)
              for kind in ("svg", "pdf", "png")}  # fmt: skip
     assert {path.name for path in (tmp_path / "figures").iterdir()} == names
-    curves = _figures._settings(tmp_path / "reproduction.csv")["cifar10", 50]
+    curves = figures._settings(tmp_path / "reproduction.csv")["cifar10", 50]
     assert [curve.label for curve in curves] == ["DPA", "DPA+ROE"]
     assert curves[1].base is curves[0]
     assert curves[0].ours[0] == 70.0
@@ -502,7 +503,7 @@ def test_figures_from_a_table(tmp_path):
 
 def test_figures_from_the_table_of_this_project(tmp_path):
     table = Path(__file__).parent.parent / "docs" / "reproduction.csv"
-    names = _figures.draw_table(table, tmp_path)
+    names = figures.draw_table(table, tmp_path)
     assert "certified-cifar10-k50" in names
     assert len(list(tmp_path.iterdir())) == 3 * len(names)
 
@@ -512,21 +513,21 @@ def test_of_rows_beside_one_printed_row_the_nearest_d_is_drawn(tmp_path):
     rows = [("FA", 2, 16), ("DPA*+ROE", 8, 16), ("DPA*", 2, 16), ("DPA*", 8, 16), ("DPA*", 32, 32), ("DPA", 1, 1)]
     lines = "".join(f"mnist,4,{method},{d},1,{10 + d},20,{printed}\n" for method, d, printed in rows)
     (tmp_path / "t.csv").write_text(head + lines)
-    drawn = _figures._settings(tmp_path / "t.csv")["mnist", 4]
+    drawn = figures._settings(tmp_path / "t.csv")["mnist", 4]
     labels = ["DPA", "DPA*, d = 8 (16)", "DPA*+ROE, d = 8 (16)", "DPA*, d = 32", "FA, d = 2 (16)"]
     assert [curve.label for curve in drawn] == labels
     assert [curve.ours[1] for curve in drawn] == [11, 18, 18, 42, 12]
     shorter = "".join(line.rsplit(",", 1)[0] + "\n" for line in (head + lines).splitlines())
     (tmp_path / "t.csv").write_text(shorter)
-    assert len(_figures._settings(tmp_path / "t.csv")["mnist", 4]) == 6  # nothing says that they stand beside one
+    assert len(figures._settings(tmp_path / "t.csv")["mnist", 4]) == 6  # nothing says that they stand beside one
 
 
 def test_legends_with_long_names_have_one_column(tmp_path, monkeypatch):
     kept = []
-    monkeypatch.setattr(_figures, "save", lambda figure, *_: kept.append(figure))
+    monkeypatch.setattr(figures, "save", lambda figure, *_: kept.append(figure))
     for name in ("short", "a run with a name that is long, 3 networks a member"):
-        curves = [_figures.Curve(f"{name} {i}", "plurality", {0: 50.0, 1: 20.0 + i}, marks=(0, 1)) for i in range(6)]
-        _figures._both(curves, tmp_path, "")
+        curves = [figures.Curve(f"{name} {i}", "plurality", {0: 50.0, 1: 20.0 + i}, marks=(0, 1)) for i in range(6)]
+        figures._both(curves, tmp_path, "")
     two, one = kept
     assert [figure.legends[0]._ncols for figure in (two, one)] == [2, 1]
     assert one.get_figheight() > two.get_figheight()

@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import runoff
-from runoff import _cli_reproduce, cli, datasets, paper
+from runoff import cli, datasets
+from runoff.cli import reproduce
+from runoff.paper import tables
 from runoff.runs import Run
 
 
@@ -20,16 +22,16 @@ def run(*arguments):
 
 
 def test_every_row_of_the_tables():
-    assert len(paper.rows()) == 51  # 47 settings, and table 6's four
-    assert sum(len(row.percent) for row in paper.rows()) == 255
-    (row,) = paper.rows("T3", "cifar10", 50, "DPA+ROE")
+    assert len(tables.rows()) == 51  # 47 settings, and table 6's four
+    assert sum(len(row.percent) for row in tables.rows()) == 255
+    (row,) = tables.rows("T3", "cifar10", 50, "DPA+ROE")
     assert row.percent == {5: 59.8, 10: 49.09, 15: 36.04, 18: 27.52, 20: 21.3}
     assert (row.election, row.spread, row.n_seeds, row.run) == ("runoff", 1, 1, "cifar10-k50-d1")
-    (row,) = (row for row in paper.rows("T1", "gtsrb", 100, "FA+ROE") if row.d == 32)
+    (row,) = (row for row in tables.rows("T1", "gtsrb", 100, "FA+ROE") if row.d == 32)
     assert (row.election, row.spread, row.n_seeds, row.n_networks) == ("runoff", 32, 1, 3200)
-    (row,) = paper.rows("T2", "mnist", 1200, "DPA*")
+    (row,) = tables.rows("T2", "mnist", 1200, "DPA*")
     assert (row.election, row.spread, row.n_seeds, row.run) == ("plurality", 1, 16, "mnist-k1200-d1")
-    assert paper.rows("T6", method="FA")[0].std[5] == 0.25
+    assert tables.rows("T6", method="FA")[0].std[5] == 0.25
 
 
 @pytest.fixture
@@ -37,11 +39,11 @@ def tiny(monkeypatch):
     """The digits under the name of CIFAR-10, and rows of a few networks."""
     digits = datasets.load("digits")
     monkeypatch.setattr(datasets, "load", lambda *_, **__: digits)
-    rows = [paper.Row("T3", "cifar10", 4, method, 1, {0: 50.0, 1: 40.0}, {}) for method in ("DPA", "DPA+ROE")] + [
-        paper.Row("T2", "cifar10", 4, "DPA*", 2, {1: 41.0}, {}),
-        paper.Row("T1", "cifar10", 4, "FA", 2, {1: 42.0}, {}),
+    rows = [tables.Row("T3", "cifar10", 4, method, 1, {0: 50.0, 1: 40.0}, {}) for method in ("DPA", "DPA+ROE")] + [
+        tables.Row("T2", "cifar10", 4, "DPA*", 2, {1: 41.0}, {}),
+        tables.Row("T1", "cifar10", 4, "FA", 2, {1: 42.0}, {}),
     ]
-    monkeypatch.setattr(paper, "rows", lambda table=None, *_: [r for r in rows if table in (None, r.table)])
+    monkeypatch.setattr(tables, "rows", lambda table=None, *_: [r for r in rows if table in (None, r.table)])
     return digits
 
 
@@ -62,7 +64,7 @@ def test_rows_share_runs_and_are_written_beside_the_papers(tiny, tmp_path, monke
     assert len(stamps) == 4
     timings = (opened.path / "timings.json").read_text()
     with monkeypatch.context() as slow:
-        slow.setattr("runoff.torch.running.time", SimpleNamespace(perf_counter=count().__next__))
+        slow.setattr("runoff.runs.training.time", SimpleNamespace(perf_counter=count().__next__))
         assert run("reproduce", "--table", "T3", *options).exit_code == 0
     assert (opened.path / "timings.json").read_text() == timings  # looking for what is there is no training
     result = run("reproduce", *options)
@@ -106,7 +108,7 @@ def test_another_d_than_the_papers(tiny, tmp_path):  # noqa: ARG001
 
 
 def test_all_rows_can_be_listed_and_unknown_ones_are_refused(monkeypatch):
-    monkeypatch.setattr("runoff._cli_plans.seconds_for", lambda *_: 7.0)
+    monkeypatch.setattr("runoff.paper.plans.seconds_for", lambda *_: 7.0)
     listed = run("reproduce", "--dry-run")
     assert len(listed.stdout.splitlines()) == 51
     assert "T6 cifar10 k=50 FA d=16: 3200 networks for 4 trials, 2400 to train, roughly 7 s" in listed.stdout
@@ -115,13 +117,13 @@ def test_all_rows_can_be_listed_and_unknown_ones_are_refused(monkeypatch):
 
 
 def test_the_nearest_row_is_the_one_to_compare_with():
-    rows = paper.rows("T1", "cifar10", 50)
+    rows = tables.rows("T1", "cifar10", 50)
     assert {row.d for row in rows} == {16, 32}
     for d, expected in ((2, 16), (16, 16), (20, 16), (31, 32), (32, 32), (64, 32)):
-        found = _cli_reproduce._nearest(rows, d)
+        found = reproduce._nearest(rows, d)
         assert len(found) == 3
         assert {(row.d, row.printed_d or row.d) for row in found} == {(d, expected)}
-    assert all(row.printed_d is None for row in _cli_reproduce._nearest(rows, 32))
+    assert all(row.printed_d is None for row in reproduce._nearest(rows, 32))
     listed = json.loads(
         run("reproduce", "--table", "T1", "--dataset", "cifar10", "--k", 50, "--dry-run", "--json").stdout
     )
@@ -137,8 +139,8 @@ def test_rows_of_other_networks_do_not_replace_each_other(tiny, tmp_path):  # no
     assert {line["recipe"] for line in lines} == {"quick"}
     assert all(line["command"].endswith("--network small --recipe quick") for line in lines)
     assert all(float(line["seconds"]) > 0 for line in lines)
-    key = _cli_reproduce._key(lines[0])
-    assert key != _cli_reproduce._key({**lines[0], "recipe": "paper"})
+    key = reproduce._key(lines[0])
+    assert key != reproduce._key({**lines[0], "recipe": "paper"})
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     result = run("reproduce", *options[:-1], tmp_path / "other.csv", "--runs", tmp_path / "new")
     assert result.exit_code == 2
@@ -162,7 +164,7 @@ def test_edited_runs_and_unknown_times(tiny, tmp_path):
 
 def test_what_is_there_is_not_to_be_trained(tiny, tmp_path, monkeypatch):  # noqa: ARG001
     sizes = {"cifar10": (1437, 360, (8, 8, 1), 10)}
-    monkeypatch.setattr(paper, "SIZES", sizes)
+    monkeypatch.setattr(tables, "SIZES", sizes)
     options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path)
 
     def plans(*more):
@@ -180,8 +182,8 @@ def test_what_is_there_is_not_to_be_trained(tiny, tmp_path, monkeypatch):  # noq
 
 def test_trials_of_the_paper_and_rows_of_other_trials(tiny, tmp_path, monkeypatch):  # noqa: ARG001
     options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path)
-    assert [row.trials for row in (paper.Row("T6", "cifar10", 50, m, 1, {}, {}) for m in ("DPA+ROE", "FA"))] == [16, 4]
-    monkeypatch.setattr(paper.Row, "trials", property(lambda row: 2 if row.method == "DPA" else 1))
+    assert [row.trials for row in (tables.Row("T6", "cifar10", 50, m, 1, {}, {}) for m in ("DPA+ROE", "FA"))] == [16, 4]
+    monkeypatch.setattr(tables.Row, "trials", property(lambda row: 2 if row.method == "DPA" else 1))
     lines = json.loads(run("reproduce", "--table", "T3", *options, "--json").stdout)
     assert [(line["method"], line["trials"]) for line in lines] == [
         ("DPA", 2), ("DPA", 2), ("DPA+ROE", 1), ("DPA+ROE", 1)
@@ -210,7 +212,7 @@ def test_runs_of_another_machine_are_read_and_not_trained_anew(tiny, tmp_path, m
 
 
 def test_trials_and_runs_without_members_of_another_machine(tiny, tmp_path, monkeypatch):  # noqa: ARG001
-    monkeypatch.setattr(paper, "SIZES", {"cifar10": (1437, 360, (8, 8, 1), 10)})
+    monkeypatch.setattr(tables, "SIZES", {"cifar10": (1437, 360, (8, 8, 1), 10)})
     options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path, "--table", "T3")
     there = json.loads(run("reproduce", *options, "--trials", 2, "--json").stdout)
     assert run("reproduce", *options).exit_code == 0

@@ -20,11 +20,12 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 import runoff
-from runoff import _locks, cli, datasets, samples
+from runoff import cli, datasets, samples
+from runoff._io import locks
 from runoff.isolation import seeds_of
-from runoff.report._source import Source
-from runoff.runs import Run
-from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, checkpoints, networks, running
+from runoff.report.source import Source
+from runoff.runs import Run, training
+from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, checkpoints, networks
 
 SMALL = ("--k", 5, "--network", "small", "--recipe", "quick", "--device", "cpu")
 
@@ -250,7 +251,7 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
         raise SystemExit(9)
 
     with monkeypatch.context() as patched:
-        patched.setattr(running, "_write_ballots", killed)
+        patched.setattr(training, "_write_ballots", killed)
         assert run(*edit, "cpu").exit_code == 9
     assert run("certify", twice).exit_code == 2
     other = run("update", twice, "--remove", tmp_path / "bad.npz")
@@ -270,7 +271,7 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
     made = Source.from_run(twice, pictures=False).made
     assert [line.endswith(" --again") for line in made[1:]] == [False, True]
     with monkeypatch.context() as patched:
-        patched.setattr(running, "_write_ballots", killed)
+        patched.setattr(training, "_write_ballots", killed)
         assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 9
     assert run("update", twice, "--device", "cpu").exit_code == 0  # finishes it
     assert sum(Run.open(twice).manifest["member_sizes"]) == 1437 + 1
@@ -278,8 +279,8 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
 
 
 def test_one_command_at_a_time(tmp_path, twice, monkeypatch):
-    monkeypatch.setattr(_locks, "PATIENCE", 0.1)
-    with _locks.locked(twice):
+    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    with locks.locked(twice):
         for command in (
             ("train", "digits", *SMALL, "--out", twice),
             ("update", twice, "--add", tmp_path / "new.npz"),
@@ -295,7 +296,7 @@ def test_a_run_that_can_only_be_read(done, monkeypatch):
     plain = os.open
 
     def refuse(path, flags, *more, **options):
-        if Path(path).name == _locks.LOCK and flags & os.O_CREAT:
+        if Path(path).name == locks.LOCK and flags & os.O_CREAT:
             raise OSError(errno.EROFS, "Read-only file system", str(path))
         return plain(path, flags, *more, **options)
 
@@ -309,8 +310,8 @@ def test_a_run_that_can_only_be_read(done, monkeypatch):
     assert "cannot be written to, so it keeps no rows" in result.stderr
     assert files(done) == before
     assert run("train", "digits", *SMALL, "--d", 2, "--out", done).exit_code == 1
-    monkeypatch.setattr(_locks, "PATIENCE", 0.1)
-    with (done / _locks.LOCK).open("a") as file:
+    monkeypatch.setattr(locks, "PATIENCE", 0.1)
+    with (done / locks.LOCK).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # somebody who may write
         assert "is in use by another command" in run("certify", done).stderr
 
@@ -342,7 +343,7 @@ def test_ballots_go_with_the_networks_they_rest_on(twice):
     shutil.rmtree(twice / "members")
     vouched = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(running, "_write_ballots", lambda run, *_: vouched.append(dict(run.manifest["files"])))
+        patched.setattr(training, "_write_ballots", lambda run, *_: vouched.append(dict(run.manifest["files"])))
         run("train", "digits", *SMALL, "--out", twice)
     assert not [name for name in vouched[0] if name.startswith(("ballots-", "certificates/"))]
 
@@ -366,8 +367,8 @@ def test_certificates_go_when_their_ballots_change(twice, monkeypatch):
     assert run("certify", twice).exit_code == 0
     assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
     assert "certificates/runoff-tight-2.csv" in Run.open(twice).manifest["files"]
-    plain = running.ballots
-    monkeypatch.setattr(running, "ballots", lambda *given: plain(*given)[..., ::-1])
+    plain = training.ballots
+    monkeypatch.setattr(training, "ballots", lambda *given: plain(*given)[..., ::-1])
     assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
     assert "certificates/runoff-tight-2.csv" not in Run.open(twice).manifest["files"]
     assert run("train", "digits", *SMALL, "--out", twice).exit_code == 0  # members of both seeds stay vouched for
@@ -572,7 +573,7 @@ def test_a_folder_that_only_others_can_write_to(done, monkeypatch):
     def refuse(*_, **__):
         raise OSError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr("runoff._rows.write", refuse)
+    monkeypatch.setattr("runoff.saving.rows.write", refuse)
     result = run("certify", done, "--bound", "paper", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["inputs"] == 360
@@ -656,7 +657,7 @@ def test_an_update_that_was_killed_is_not_finished_with_fewer_networks(twice, tm
         raise SystemExit(9)
 
     with monkeypatch.context() as patched:
-        patched.setattr(running, "_write_ballots", killed)
+        patched.setattr(training, "_write_ballots", killed)
         assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 9
     result = run("train", "digits", *SMALL, "--out", twice)
     assert result.exit_code == 2

@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import runoff
-from runoff.isolation import MemberError, seeds_of
-from runoff.storage import StorageError
+from runoff.errors import CheckpointError, DeviceError, MemberError, StorageError
+from runoff.isolation import seeds_of
 from runoff.torch import (
     RECIPES,
     Checkpoints,
@@ -26,15 +26,11 @@ from runoff.torch import (
     Recipe,
     TorchClassifier,
     Trainer,
-    augment,
     building,
-    courses,
-    jobs,
     networks,
-    slots,
 )
-from runoff.torch.checkpoints import CheckpointError, Identities
-from runoff.torch.devices import DeviceError
+from runoff.torch.checkpoints import Identities
+from runoff.torch.training import augment, jobs, random_draws, slots
 
 X, Y = load_digits(return_X_y=True)
 X = X.reshape(-1, 8, 8).astype(np.uint8)
@@ -70,7 +66,7 @@ def test_the_papers_recipe():
 def test_a_course_is_whole_epochs_in_one_stream_and_each_purpose_has_its_own_numbers():
     source = seeds_of(0, 7, 1)[0]
     recipe = dataclasses.replace(RECIPES["paper"], epochs=9)
-    course = courses.draw(recipe, 300, (32, 32, 3), source)
+    course = random_draws.draw(recipe, 300, (32, 32, 3), source)
     assert course.rows.shape == (recipe.steps_of(300), 128)
     stream = course.rows.reshape(-1)
     for start in range(0, len(stream) - 300, 300):
@@ -78,11 +74,11 @@ def test_a_course_is_whole_epochs_in_one_stream_and_each_purpose_has_its_own_num
     assert course.shifts.min() == 0
     assert course.shifts.max() == 8
     assert 0.45 < course.flips.mean() < 0.55
-    more = courses.draw(dataclasses.replace(recipe, jitter=0.4, cutout=8, mixup=1.0), 300, (32, 32, 3), source)
+    more = random_draws.draw(dataclasses.replace(recipe, jitter=0.4, cutout=8, mixup=1.0), 300, (32, 32, 3), source)
     for name in ("rows", "shifts", "flips", "seeds"):
         np.testing.assert_array_equal(getattr(more, name), getattr(course, name))
     assert abs(more.jitter - 1).max() <= 0.4
-    other = courses.draw(recipe, 300, (32, 32, 3), seeds_of(0, 8, 1)[0])
+    other = random_draws.draw(recipe, 300, (32, 32, 3), seeds_of(0, 8, 1)[0])
     assert (other.rows != course.rows).any()
 
 
@@ -187,8 +183,8 @@ def plain_loop(job, recipe, n_classes=10):
     """One network trained as anybody would: a module, an optimiser, a loop."""
     images = job.images()
     mean, std = jobs.statistics(images)
-    course = courses.draw(recipe, len(images), images.shape[1:], job.source)
-    network = building.build(networks.small, images.shape[1:], n_classes, courses.initial_seed(job.source))
+    course = random_draws.draw(recipe, len(images), images.shape[1:], job.source)
+    network = building.build(networks.small, images.shape[1:], n_classes, random_draws.initial_seed(job.source))
     optimizer = plain_optimizer(network, recipe)
     for rows, shifts, flips, rate in zip(course.rows, course.shifts, course.flips, course.rates, strict=True):
         batch = np.zeros((len(rows), *images.shape[1:]), np.float32)

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from runoff.isolation import seeds_of
-from runoff.torch import RECIPES, Recipe, Trainer, _ends, augment, courses, networks
+from runoff.torch import RECIPES, Recipe, Trainer, networks
+from runoff.torch.kernels import batch_and_head
+from runoff.torch.training import augment, random_draws
 from tests.test_torch_graphs import faked, on_slots  # noqa: F401
 from tests.test_torch_isolation import jobs, same, trained
 
@@ -77,8 +79,8 @@ def test_a_quarter_turn_is_exact_and_affine_maps_follow_their_numbers():
 
 def test_cutmix_takes_a_rectangle_and_labels_in_proportion():
     recipe = dataclasses.replace(RECIPES["paper"], epochs=40, mixup=1.0, cutmix=0.5)
-    course = courses.draw(recipe, 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
-    before = courses.draw(dataclasses.replace(recipe, cutmix=0.0), 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
+    course = random_draws.draw(recipe, 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
+    before = random_draws.draw(dataclasses.replace(recipe, cutmix=0.0), 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
     cut = course.blends == 1
     assert 0.35 < cut.mean() < 0.65
     np.testing.assert_array_equal(course.shares[~cut], before.shares[~cut])
@@ -101,7 +103,7 @@ def test_cutmix_takes_a_rectangle_and_labels_in_proportion():
         expected[:, :, top:bottom, left:right] = x.flip(0)[:, :, top:bottom, left:right]
         assert torch.equal(given, expected)
         assert course.shares[step] == np.float32(1 - (bottom - top) * (right - left) / 72)
-    alone = courses.draw(dataclasses.replace(recipe, mixup=0.0), 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
+    alone = random_draws.draw(dataclasses.replace(recipe, mixup=0.0), 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
     assert alone.blends is None
     np.testing.assert_array_equal(alone.shares[cut], course.shares[cut])
     assert (alone.shares[~cut] == 1).all()
@@ -118,7 +120,7 @@ def test_mixup_mixes_rows_of_numbers_too():
 def test_an_operation_that_is_turned_on_leaves_other_draws_alone_and_has_its_effect(change):
     recipe = dataclasses.replace(FULL, affine=0.0, trivial=False, cutmix=0.0)
     changed = dataclasses.replace(recipe, **change)
-    one, other = (courses.draw(r, 50, (8, 8, 1), seeds_of(0, 1, 1)[0]) for r in (recipe, changed))
+    one, other = (random_draws.draw(r, 50, (8, 8, 1), seeds_of(0, 1, 1)[0]) for r in (recipe, changed))
     for name in ("rows", "shifts", "flips", "jitter", "seeds"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
     assert not same(trained([1], recipe=recipe)[1, 0], trained([1], recipe=changed)[1, 0])
@@ -147,12 +149,12 @@ class Newer(Recipe):
 def test_the_kernel_for_batches_takes_only_recipes_that_it_knows_in_full():
     images = torch.zeros((2, 8, 8, 3), dtype=torch.uint8)
     known = Newer(epochs=1, crop=2, flip=True, label_smoothing=0.1, test_flip=True)
-    assert _ends.plain(known, images)
+    assert batch_and_head.plain(known, images)
     for change in ({"twirl": 0.1}, {"jitter": 0.1}, {"cutout": 2}, {"mixup": 1.0}, {"affine": 1.0}, {"cutmix": 0.5}):
-        assert not _ends.plain(dataclasses.replace(known, **change), images)
-    assert not _ends.plain(dataclasses.replace(known, trivial=True), images)
-    assert {field.name for field in dataclasses.fields(Recipe)} >= _ends.KNOWN
-    assert not _ends.plain(known, torch.zeros((2, 8)))
+        assert not batch_and_head.plain(dataclasses.replace(known, **change), images)
+    assert not batch_and_head.plain(dataclasses.replace(known, trivial=True), images)
+    assert {field.name for field in dataclasses.fields(Recipe)} >= batch_and_head.KNOWN
+    assert not batch_and_head.plain(known, torch.zeros((2, 8)))
 
 
 # -- recipes -----------------------------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from runoff.torch import Trainer, _fused, _graphs, devices, networks
-from runoff.torch.slots import Slot
+from runoff.torch import Trainer, devices, networks
+from runoff.torch.kernels import norm_relu_pool
+from runoff.torch.training import graphs
+from runoff.torch.training.slots import Slot
 from tests.test_torch_isolation import ALL, PLAIN, TEST_X, Dropping, jobs, same, trained
 
 if not torch.cuda.is_available():
@@ -59,7 +61,7 @@ class Generator:
         self.drawn.manual_seed(seed)
 
 
-class Eager(_graphs.GraphSlot):
+class Eager(graphs.GraphSlot):
     """Its graphs are plain calls."""
 
     def run(self):
@@ -93,8 +95,8 @@ def faked(monkeypatch):
         "default_generators": [Generator()],
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(_graphs, "GraphSlot", Eager)
-    monkeypatch.setitem(_graphs.INPUTS, "cuda", 64)
+    monkeypatch.setattr(graphs, "GraphSlot", Eager)
+    monkeypatch.setitem(graphs.INPUTS, "cuda", 64)
 
 
 def on_slots(members, network, recipe, in_flight):
@@ -122,7 +124,7 @@ def test_slots_that_are_used_again_give_the_same_bits(faked, network, recipe):  
 def test_batches_of_the_kernel_give_the_same_bits(faked, recipe, monkeypatch):  # noqa: ARG001
     pytest.importorskip("triton")
     expected = trained([0, 1, 2, 5], networks.small, recipe)
-    monkeypatch.setattr(_fused, "there", lambda _: True)
+    monkeypatch.setattr(norm_relu_pool, "there", lambda _: True)
     for members, in_flight in (([1, 0, 5], 2), ([2, 5], 1)):
         _, given = on_slots(members, networks.small, recipe, in_flight)
         for key, network_ in given.items():

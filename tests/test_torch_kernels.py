@@ -13,8 +13,10 @@ if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
 pytest.importorskip("triton")
 
-from runoff.torch import NetworkInNetwork, Recipe, _ends, _fused, augment, courses  # noqa: E402
+from runoff.torch import NetworkInNetwork, Recipe
+from runoff.torch.kernels import batch_and_head, norm_relu_pool
 from runoff.torch.networks import Block  # noqa: E402
+from runoff.torch.training import augment, random_draws  # noqa: E402
 
 
 def error(given, expected):
@@ -45,7 +47,7 @@ def test_batch_norm_relu_and_pools(pool, shape):
     theirs.load_state_dict(ours.state_dict())
     x = 2 * torch.randn(shape, device=DEVICE) + 1
     a, b = x.clone().requires_grad_(), x.double().requires_grad_()
-    given, expected = _fused.norm_act(a, ours, pool, True), pooled(F.relu(theirs(b)), pool)
+    given, expected = norm_relu_pool.norm_act(a, ours, pool, True), pooled(F.relu(theirs(b)), pool)
     assert given.shape == expected.shape
     assert error(given, expected) < 1e-6
     back(given, expected)
@@ -54,7 +56,7 @@ def test_batch_norm_relu_and_pools(pool, shape):
     assert error(ours.bias.grad, theirs.bias.grad) < 1e-5
     assert error(ours.running_mean, theirs.running_mean) < 1e-5
     assert error(ours.running_var, theirs.running_var) < 1e-5
-    given = _fused.norm_act(x, ours.eval(), pool, False)
+    given = norm_relu_pool.norm_act(x, ours.eval(), pool, False)
     assert error(given, pooled(F.relu(theirs.eval()(x.double())), pool)) < 1e-5
 
 
@@ -64,7 +66,7 @@ def test_ties_and_negative_windows_go_as_in_pytorch():
     x[:, :16, 1, 1] = x[:, :16, 1, 2] = 1.0
     ours, theirs = nn.BatchNorm2d(32).to(DEVICE), nn.BatchNorm2d(32).to(DEVICE)
     a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
-    (_fused.norm_act(a, ours, "max", True)).sum().backward()
+    (norm_relu_pool.norm_act(a, ours, "max", True)).sum().backward()
     pooled(F.relu(theirs(b)), "max").sum().backward()
     torch.testing.assert_close(ours.bias.grad, theirs.bias.grad)
     torch.testing.assert_close(a.grad, b.grad, atol=1e-4, rtol=1e-4)
@@ -76,7 +78,7 @@ def test_the_first_convolution(n_in, size):
     x = torch.randn(2, n_in, size, size + 1, device=DEVICE).to(memory_format=torch.channels_last)
     ours = torch.randn(24, n_in, 5, 5, device=DEVICE, requires_grad=True)
     theirs = ours.detach().double().requires_grad_()
-    given, expected = _ends.first_convolution(x, ours), F.conv2d(x.double(), theirs, padding=2)
+    given, expected = batch_and_head.first_convolution(x, ours), F.conv2d(x.double(), theirs, padding=2)
     assert error(given, expected) < 1e-5
     back(given, expected)
     assert error(ours.grad, theirs.grad) < 1e-5
@@ -87,7 +89,7 @@ def test_the_first_convolution(n_in, size):
 def test_patches_are_copies(n_in, dtype):
     x = torch.randn(2, n_in, 5, 6, device=DEVICE).to(memory_format=torch.channels_last)
     x = x.bfloat16().float()  # Triton's interpreter cuts off where a GPU rounds
-    given = _ends.patches(x, 3, dtype)
+    given = batch_and_head.patches(x, 3, dtype)
     channels = 1 << (n_in - 1).bit_length()
     rows = given[:, : 9 * channels].view(2, 30, 9, channels)
     expected = F.unfold(x, 3, padding=1).view(2, n_in, 9, 30).permute(0, 3, 2, 1)
@@ -105,11 +107,11 @@ def test_the_batch_has_the_bits_of_plain_augmentation(crop, flip, shape, dtype):
     images = augment.padded(torch.from_numpy(draws.integers(0, 256, (11, *shape)).astype(dtype)), recipe).to(DEVICE)
     labels = torch.from_numpy(draws.integers(0, 9, 11)).to(DEVICE)
     mean, std = torch.rand(shape[-1], device=DEVICE) * 99, torch.rand(shape[-1], device=DEVICE) + 40
-    course = courses.draw(recipe, 11, shape, np.random.SeedSequence(1))
+    course = random_draws.draw(recipe, 11, shape, np.random.SeedSequence(1))
     tables = {name: torch.from_numpy(value).to(DEVICE) for name, value in course.tables().items()}
     for step in (0, len(course.rows) - 1):
         clock = torch.tensor([step], device=DEVICE)
-        given, own, rate = _ends.batch(images, labels, clock, tables, recipe, mean, std)
+        given, own, rate = batch_and_head.batch(images, labels, clock, tables, recipe, mean, std)
         row = {name: table[step] for name, table in tables.items()}
         assert torch.equal(given, augment.batch(images, row, recipe, mean, std))
         assert torch.equal(own, labels[row["rows"]])
@@ -123,7 +125,7 @@ def test_the_last_mean_and_linear_layer(size, n_channels, n_classes):
     linear = nn.Linear(n_channels, n_classes).to(DEVICE)
     linear.weight = nn.Parameter(linear.weight.detach().t().contiguous().t())  # as some parametrizations leave it
     theirs = [value.detach().double().requires_grad_() for value in (x, linear.weight, linear.bias)]
-    given = _ends.head(x, linear.weight, linear.bias)
+    given = batch_and_head.head(x, linear.weight, linear.bias)
     expected = F.linear(theirs[0].mean((2, 3)), *theirs[1:])
     assert error(given, expected) < 1e-5
     back(given, expected)
@@ -135,9 +137,9 @@ def test_sums_over_many_rows_of_few_channels():
     torch.manual_seed(0)
     ours, theirs = nn.BatchNorm2d(32).to(DEVICE), nn.BatchNorm2d(32).to(DEVICE).double()
     x = torch.randn(1, 32, 257, 259, device=DEVICE)
-    assert _fused._summed(257 * 259, 32) != _fused._summed(257 * 2, 32)
+    assert norm_relu_pool._summed(257 * 259, 32) != norm_relu_pool._summed(257 * 2, 32)
     a, b = x.clone().requires_grad_(), x.double().requires_grad_()
-    given, expected = _fused.norm_act(a, ours, None, True), F.relu(theirs(b))
+    given, expected = norm_relu_pool.norm_act(a, ours, None, True), F.relu(theirs(b))
     assert error(given, expected) < 1e-6
     back(given, expected)
     assert error(a.grad, b.grad) < 1e-5
@@ -145,17 +147,17 @@ def test_sums_over_many_rows_of_few_channels():
 
 
 def test_only_what_fits_into_32_bits(monkeypatch):
-    monkeypatch.setattr(_fused, "there", lambda _: True)
-    assert _fused.usable(torch.empty(512, 3, 147, 147, device="meta"), 192)
-    assert not _fused.usable(torch.empty(512, 3, 148, 148, device="meta"), 192)
+    monkeypatch.setattr(norm_relu_pool, "there", lambda _: True)
+    assert norm_relu_pool.usable(torch.empty(512, 3, 147, 147, device="meta"), 192)
+    assert not norm_relu_pool.usable(torch.empty(512, 3, 148, 148, device="meta"), 192)
     assert not Block(3, 192, 5).fused(torch.empty(512, 3, 146, 146, device="meta"))  # 200 columns of patches
 
 
 def test_bits_that_an_environment_decides(monkeypatch):
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
-    before = _fused.version()
+    before = norm_relu_pool.version()
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")
-    assert before != _fused.version()
+    assert before != norm_relu_pool.version()
 
 
 @pytest.mark.parametrize("block", [Block(3, 16, 4), Block(3, 16, 5).eval(), Block(9, 16, 3).eval()])
@@ -166,7 +168,7 @@ def test_blocks_that_have_no_kernels_of_their_own(block, monkeypatch):
     x = torch.randn(2, block.convolution.in_channels, 8, 8, device=DEVICE)
     answers = []
     for there in (False, True):
-        monkeypatch.setattr(_fused, "there", lambda _, there=there: there)
+        monkeypatch.setattr(norm_relu_pool, "there", lambda _, there=there: there)
         block.zero_grad()
         out = block(x)
         out.square().sum().backward()
@@ -194,7 +196,7 @@ def test_networks_that_were_changed(change, monkeypatch):
     x = torch.randn(2, 3, 8, 8, device=DEVICE)
     answers = []
     for there in (False, True):
-        monkeypatch.setattr(_fused, "there", lambda _, there=there: there)
+        monkeypatch.setattr(norm_relu_pool, "there", lambda _, there=there: there)
         with torch.no_grad():
             answers.append(network(x))
     assert error(*answers) < 1e-4
@@ -208,10 +210,10 @@ def test_the_whole_network(training, monkeypatch):
     fused = fused.to(memory_format=torch.channels_last).train(training)
     x, y = torch.randn(4, 3, 10, 10, device=DEVICE), torch.tensor([0, 3, 6, 2], device=DEVICE)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    monkeypatch.setattr(_fused, "usable", lambda *_: False)
+    monkeypatch.setattr(norm_relu_pool, "usable", lambda *_: False)
     expected = plain.train(training)(x.double())
     F.cross_entropy(expected, y).backward()
-    monkeypatch.setattr(_fused, "usable", lambda *_: True)
+    monkeypatch.setattr(norm_relu_pool, "usable", lambda *_: True)
     given = fused(x.to(memory_format=torch.channels_last))
     assert error(given, expected) < 1e-4
     if training:
@@ -230,7 +232,7 @@ def test_the_same_bits_every_time():
         torch.manual_seed(0)
         norm = nn.BatchNorm2d(64).to(DEVICE)
         x = torch.randn(3, 64, 9, 9, device=DEVICE, requires_grad=True)
-        out = _fused.norm_act(x, norm, "max", True)
+        out = norm_relu_pool.norm_act(x, norm, "max", True)
         out.square().sum().backward()
         return out, x.grad, norm.weight.grad, norm.running_var
 

@@ -14,7 +14,8 @@ if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
 pytest.importorskip("triton")
 
-from runoff.torch import NetworkInNetwork, _fused, _products, networks  # noqa: E402
+from runoff.torch import NetworkInNetwork, networks
+from runoff.torch.kernels import matmul_norm_relu, norm_relu_pool  # noqa: E402
 from runoff.torch.networks import Block, ways  # noqa: E402
 
 # In bf16, signs of what is next to nothing flip: one in a thousand, which is three percent of a gradient.
@@ -53,11 +54,11 @@ def test_three_layers(n_rows, widths):
     layers = [layer(n_in, n_out, i) for i, (n_in, n_out) in enumerate(itertools.pairwise(widths))]
     given, expected = x, x.double()
     for weight, norm, their_weight, their_norm in layers[:2]:
-        given = _products.norm_act(given, weight, norm)
+        given = matmul_norm_relu.norm_act(given, weight, norm)
         expected = F.relu(their_norm(expected @ their_weight.t()))
         assert given.dtype == DTYPE
         assert error(given, expected) < CLOSE
-    given, expected = _products.mixed(given, layers[2][0]), expected @ layers[2][2].t()
+    given, expected = matmul_norm_relu.mixed(given, layers[2][0]), expected @ layers[2][2].t()
     assert error(given, expected) < CLOSE
     along = torch.randn(expected.shape, generator=torch.Generator().manual_seed(9)).double().to(DEVICE)
     (given.double() * along).sum().backward()
@@ -73,7 +74,7 @@ def test_three_layers(n_rows, widths):
 
 def test_sums_over_many_blocks():
     x = torch.randn(2**15, 32, generator=torch.Generator().manual_seed(0)).to(DEVICE, DTYPE)
-    given = _products._sums(x, x)
+    given = matmul_norm_relu._sums(x, x)
     expected = torch.cat([x.double().t() @ x.double(), x.double().sum(0)[None]])
     assert error(given, expected) < 1e-5
     assert error(given[-1], expected[-1]) < 1e-5
@@ -88,12 +89,12 @@ def test_weights_and_gradients_as_views():
     for training in (True, False):
         norm.train(training)
         their_norm.train(training)
-        given, expected = _products.norm_act(x, turned, norm), F.relu(their_norm(x.double() @ their_weight.t()))
+        given, expected = matmul_norm_relu.norm_act(x, turned, norm), F.relu(their_norm(x.double() @ their_weight.t()))
         assert error(given, expected) < CLOSE
     norm.train()
     their_norm.train()
     along = torch.randn(32, 90, device=DEVICE).t()
-    out = _products.mixed(_products.norm_act(x, turned, norm), last)
+    out = matmul_norm_relu.mixed(matmul_norm_relu.norm_act(x, turned, norm), last)
     (out.float() * along).sum().backward()
     hidden = F.relu(their_norm(x.double() @ their_weight.t()))
     theirs = last.detach().double().requires_grad_()
@@ -101,7 +102,7 @@ def test_weights_and_gradients_as_views():
     assert error(turned.grad, their_weight.grad) < SLOPE
     assert error(last.grad, theirs.grad) < max(CLOSE, 1e-5)
     masked = (along @ last.detach()).to(DTYPE).t().contiguous().t()  # not one row after the other
-    given = torch.autograd.grad(_products.norm_act(x, turned, norm), turned, masked * (hidden > 0))
+    given = torch.autograd.grad(matmul_norm_relu.norm_act(x, turned, norm), turned, masked * (hidden > 0))
     expected = torch.autograd.grad(hidden_again(x, their_weight, their_norm), their_weight, masked.double())
     assert error(given[0], expected[0]) < SLOPE
 
@@ -117,14 +118,14 @@ def test_statistics_at_rest():
     their_norm.load_state_dict(norm.state_dict())
     x = torch.randn(77, 104, device=DEVICE).to(DTYPE)
     with torch.no_grad():
-        given = _products.norm_act(x, weight, norm.eval())
+        given = matmul_norm_relu.norm_act(x, weight, norm.eval())
     assert error(given, F.relu(their_norm.eval()(x.double() @ their_weight.t()))) < CLOSE
 
 
 def test_gradients_are_nothing_where_a_relu_gave_nothing():
     x = torch.randn(90, 64, device=DEVICE).relu().to(DTYPE).requires_grad_()
     weight, norm, *_ = layer(64, 48, 0)
-    for out in (_products.mixed(x, weight), _products.norm_act(x, weight, norm)):
+    for out in (matmul_norm_relu.mixed(x, weight), matmul_norm_relu.norm_act(x, weight, norm)):
         x.grad = None
         (out.float() * torch.randn(90, 48, device=DEVICE) * (out > 0)).sum().backward()
         assert (x.grad[x == 0] == 0).all()
@@ -135,7 +136,7 @@ def test_a_column_that_never_changes():
     """No variance: the result is beta, and nothing goes back but to it."""
     weight, norm, *_ = layer(32, 32, 0)
     x = torch.ones(64, 32, device=DEVICE, dtype=DTYPE)
-    out = _products.norm_act(x, weight, norm)
+    out = matmul_norm_relu.norm_act(x, weight, norm)
     assert torch.allclose(out[0].float(), F.relu(norm.bias), atol=2e-2)
     (out * (out > 0)).sum().backward()
     assert torch.isfinite(weight.grad).all()
@@ -145,14 +146,14 @@ def test_a_column_that_never_changes():
 def test_a_column_of_large_numbers_that_never_changes():
     """What rounding leaves of no variance may be below nothing."""
     weight, norm, *_ = layer(32, 32, 0)
-    out = _products.norm_act(torch.full((640, 32), 1000.3, device=DEVICE).to(DTYPE), weight, norm)
+    out = matmul_norm_relu.norm_act(torch.full((640, 32), 1000.3, device=DEVICE).to(DTYPE), weight, norm)
     assert torch.isfinite(out).all()
     assert torch.isfinite(norm.running_var).all()
 
 
 def test_widths_that_there_are_tiles_for():
-    assert _products.fits(32, 192)
-    assert not any(_products.fits(n, 64) or _products.fits(64, n) for n in (24, 36, 100, 200))
+    assert matmul_norm_relu.fits(32, 192)
+    assert not any(matmul_norm_relu.fits(n, 64) or matmul_norm_relu.fits(64, n) for n in (24, 36, 100, 200))
 
 
 def test_the_same_bits_every_time():
@@ -160,7 +161,7 @@ def test_the_same_bits_every_time():
         torch.manual_seed(0)
         x = torch.randn(700, 64, device=DEVICE).relu().to(DTYPE).requires_grad_()
         weight, norm, *_ = layer(64, 160, 0)
-        out = _products.norm_act(x, weight, norm)
+        out = matmul_norm_relu.norm_act(x, weight, norm)
         out.float().square().sum().backward()
         return out, x.grad, weight.grad, norm.weight.grad, norm.running_var
 
@@ -169,8 +170,8 @@ def test_the_same_bits_every_time():
 
 @pytest.fixture
 def chosen(monkeypatch):
-    monkeypatch.setattr(_products, "precision", lambda _: DTYPE)
-    monkeypatch.setattr(_fused, "usable", lambda *_: True)
+    monkeypatch.setattr(matmul_norm_relu, "precision", lambda _: DTYPE)
+    monkeypatch.setattr(norm_relu_pool, "usable", lambda *_: True)
     monkeypatch.setattr(networks, "ROWS", 20)  # 2 x 4 x 4 is more, 2 x 2 x 2 is not
     return monkeypatch
 
@@ -183,7 +184,7 @@ def test_which_blocks_are_products(chosen):
     assert ways(blocks, x.requires_grad_()) == [None, "product", "mixed", None, "product", "mixed", None, None, None]
     network.eval()
     assert ways(blocks, x.detach()) == ["product", "product", None, None, "product", None, None, None, None]
-    chosen.setattr(_products, "precision", lambda _: None)
+    chosen.setattr(matmul_norm_relu, "precision", lambda _: None)
     assert ways(blocks, x) == [None] * 9
 
 
@@ -257,10 +258,10 @@ def test_the_whole_network(training, n_channels, frozen, chosen):
     fused.load_state_dict(plain.state_dict())
     fused = fused.to(memory_format=torch.channels_last).train(training)
     x, y = torch.randn(2, n_channels, 8, 8, device=DEVICE), torch.tensor([3, 6], device=DEVICE)
-    chosen.setattr(_fused, "usable", lambda *_: False)
+    chosen.setattr(norm_relu_pool, "usable", lambda *_: False)
     expected = plain.train(training)(x.double())
     F.cross_entropy(expected, y).backward()
-    chosen.setattr(_fused, "usable", lambda *_: True)
+    chosen.setattr(norm_relu_pool, "usable", lambda *_: True)
     with torch.autocast("cuda", torch.bfloat16, enabled=DEVICE == "cuda"), torch.set_grad_enabled(training):
         given = fused(x.to(memory_format=torch.channels_last))
     assert error(given, expected) < 10 * CLOSE
@@ -293,20 +294,20 @@ def test_only_where_it_has_been_seen_to_work(version, major, memory, suited, mon
     monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
     properties = types.SimpleNamespace(major=major, shared_memory_per_block_optin=memory)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    monkeypatch.setattr(_products._kernels().triton, "__version__", version)
-    _products._suited.cache_clear()
+    monkeypatch.setattr(matmul_norm_relu._kernels().triton, "__version__", version)
+    matmul_norm_relu._suited.cache_clear()
     try:
-        assert _products._suited(0) is suited
-        _products._suited.cache_clear()
+        assert matmul_norm_relu._suited(0) is suited
+        matmul_norm_relu._suited.cache_clear()
         monkeypatch.setenv("TRITON_PTXAS_PATH", "another")
-        assert not _products._suited(0)
+        assert not matmul_norm_relu._suited(0)
     finally:
-        _products._suited.cache_clear()
+        matmul_norm_relu._suited.cache_clear()
 
 
 def test_only_in_bf16(monkeypatch):
-    monkeypatch.setattr(_products, "_suited", lambda _: True)
+    monkeypatch.setattr(matmul_norm_relu, "_suited", lambda _: True)
     x = torch.zeros(1, device=DEVICE)
-    assert _products.precision(x) is None
+    assert matmul_norm_relu.precision(x) is None
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
-    assert _products.precision(x) is torch.bfloat16
+    assert matmul_norm_relu.precision(x) is torch.bfloat16

@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from sklearn.base import clone
 
 from runoff.cli import main
+from runoff.errors import StorageError
 from runoff.isolation import seeds_of
 from runoff.runs import Run
-from runoff.storage import StorageError
 from runoff.torch import TorchClassifier, Trainer, building, networks, starting
 from runoff.torch.checkpoints import Identities, architecture
 from tests.test_torch_isolation import PLAIN, TEST_X, TRAIN_X, TRAIN_Y, jobs, same, trained

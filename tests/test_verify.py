@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import runoff
-from making import scores
+from helpers import scores
 from reference import ballots_of, true_cost
-from runoff import check, cli, datasets, hashing, spreads, storage, verify
+from runoff import check, cli, datasets, hashing, spreads, verify
 from runoff.partition import Partition
-from runoff.verify import _directory, _radii
+from runoff.saving import classifiers
+from runoff.verify import _radii, directory
 from runoff.verify._report import Report
 
 
@@ -52,7 +53,7 @@ def folder(tmp_path_factory):
 
 
 def write(path, manifest):
-    (path / "manifest.json").write_text(json.dumps(storage.sealed(manifest), indent=1))
+    (path / "manifest.json").write_text(json.dumps(classifiers.sealed(manifest), indent=1))
 
 
 def rehash(path, change=None):
@@ -161,10 +162,10 @@ def test_one_changed_byte_in_the_manifest_is_caught(copy):
         for flip in (1, 2, 128):
             (path / "manifest.json").write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
             report = Report("")
-            assert _directory.open_directory(path, report) is None, (at, flip)
+            assert directory.open_directory(path, report) is None, (at, flip)
             assert report.exit_code == 4
     (path / "manifest.json").write_bytes(whole.replace(b": ", b":\t", 1))
-    assert _directory.open_directory(path, Report("")) is None
+    assert directory.open_directory(path, Report("")) is None
 
 
 @pytest.mark.parametrize("kind", ["absent", "fifo", "link", "folder", "large"])
@@ -207,7 +208,7 @@ def test_names_outside_of_the_directory_are_refused(copy):
         manifest["files"][name] = "0" * 64
         write(path, manifest)
         report = Report("")
-        assert _directory.open_directory(path, report) is None
+        assert directory.open_directory(path, report) is None
         assert "outside of the directory" in str(report.failures[0])
         del manifest["files"][name]
 

@@ -22,8 +22,9 @@ from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 
 import runoff
-from runoff import cli, hashing, samples, storage, verify
-from runoff._retraining import members_of
+from runoff import cli, hashing, samples, verify
+from runoff.runs.retraining import members_of
+from runoff.saving import classifiers
 from runoff.verify import _content
 
 KEY = bytes(range(32))
@@ -145,7 +146,7 @@ def rehash(path, change=None):
         change(manifest)
     for name in manifest["files"]:
         manifest["files"][name] = hashlib.sha256((path / name).read_bytes()).hexdigest()
-    (path / "manifest.json").write_text(json.dumps(storage.sealed(manifest), indent=1))
+    (path / "manifest.json").write_text(json.dumps(classifiers.sealed(manifest), indent=1))
 
 
 def test_what_is_changed_in_a_classifier_is_caught(saved, tmp_path):
@@ -170,9 +171,9 @@ def test_what_is_changed_in_a_classifier_is_caught(saved, tmp_path):
 def test_swapped_members_of_a_classifier_are_caught_by_training_them_again(saved, tmp_path):
     path, X, y = saved["numbers"]
     copy = shutil.copytree(path, tmp_path / "copy")
-    first, second = (storage._skops().load(copy / "members" / f"{m:06d}.skops", trusted=[]) for m in (0, 1))
+    first, second = (classifiers._skops().load(copy / "members" / f"{m:06d}.skops", trusted=[]) for m in (0, 1))
     for m, state in ((0, second), (1, first)):
-        (copy / "members" / f"{m:06d}.skops").write_bytes(storage._skops().dumps({**state, "index": m}))
+        (copy / "members" / f"{m:06d}.skops").write_bytes(classifiers._skops().dumps({**state, "index": m}))
     rehash(copy)
     members = members_of(copy, "runoff classifier")
     report = verify.classifier(copy, X, y, members=members, retrain=8, sample=2)
@@ -252,7 +253,7 @@ def test_networks_are_verified_with_their_data(tmp_path):
 # --- who may import what ----------------------------------------------------------------------------------------------
 
 PACKAGE = Path(runoff.__file__).parent
-ALLOWED = {"runoff.check", "runoff._files"}
+ALLOWED = {"runoff.check", "runoff._io.files"}
 OUTSIDE = {"numpy", "scipy", "pyarrow"}
 
 

@@ -6,6 +6,7 @@ may insert, delete or relabel without being able to change it.
 
 from typing import TYPE_CHECKING, Any
 
+from runoff._version import __version__
 from runoff.ballots import rank
 from runoff.certificates import Certificates, certified_accuracy, certify
 from runoff.estimates import out_of_part
@@ -15,8 +16,9 @@ if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
     from runoff.planning import plan
 
-__version__ = "0.1.0"
+
 __all__ = [
+    "__version__",
     "Certificates",
     "RunoffClassifier",
     "certified_accuracy",

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff import _blocks
-from runoff._cover import FOUND, UNREACHABLE, search, taken
+from runoff._kernels.covering import FOUND, UNREACHABLE, search, taken
 from runoff.ballots import Ballots, points, readable
-from runoff.elections._base import SEARCH_NODES, Election, Members, Outcome, Story, Threat, separate_bound
+from runoff.elections.base import SEARCH_NODES, Election, Members, Outcome, Story, Threat, separate_bound
+from runoff.scores import checked_scores
 from runoff.spreads import Spread, disjoint
 
 TRIED = 64  # threats that are searched for an attack, the most promising first
@@ -41,7 +41,7 @@ class Attack:
 
     def apply(self, scores: ArrayLike) -> Ballots:
         """Return an input's ballots after the attack, from its scores or ballots, (n_members, n_classes)."""
-        after: Ballots = points(readable(_blocks.checked(np.asarray(scores)[None])))[0]
+        after: Ballots = points(readable(checked_scores(np.asarray(scores)[None])))[0]
         after[self.members] = self.ballots
         return after
 

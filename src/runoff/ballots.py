@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff import _blocks
+from runoff.errors import InputError
+from runoff.scores import blocks_of, check_finite
 
 # Exact conversions to what the kernels are compiled for. Types without one (64-bit integers, long doubles) are ranked.
 READ_AS: dict[str, type] = {
@@ -49,14 +50,14 @@ def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = Non
 
     """
     done, ranked = 0, []
-    for block in _blocks.of(scores):
-        _blocks.check_finite(block, done)
+    for block in blocks_of(scores):
+        check_finite(block, done)
         target = points(block)
         if out is None:
             ranked.append(target)
         else:
             if out.shape[1:] != target.shape[1:] or out.dtype != target.dtype or len(out) < done + len(block):
-                raise ValueError(
+                raise InputError(
                     f"out must have the shape of the scores, {target.shape[1:]} after the first axis, and dtype "
                     f"{target.dtype}, got shape {out.shape} and dtype {out.dtype}"
                 )
@@ -70,7 +71,7 @@ def points(block: NDArray[Any]) -> Ballots:
     n_classes = block.shape[-1]
     result = np.empty(block.shape, points_dtype(n_classes))
     if n_classes <= 64 and block.size > 2**12 and block.dtype.name in ("float32", "float64"):
-        from runoff._count import give_points
+        from runoff._kernels.counting import give_points
 
         give_points(np.ascontiguousarray(block).reshape(-1, n_classes), result.reshape(-1, n_classes))
         return result
@@ -85,7 +86,7 @@ def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:
     read_as = READ_AS.get(block.dtype.newbyteorder("=").name)
     if read_as is not None:
         return np.ascontiguousarray(block, dtype=read_as)
-    _blocks.check_finite(block, start)
+    check_finite(block, start)
     return points(block)
 
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff import _blocks, elections
+from runoff import elections
 from runoff.ballots import Ballots, points, readable
+from runoff.errors import InputError
+from runoff.scores import blocks_of, check_finite, checked_scores
 from runoff.spreads import Spread
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from runoff.attacks import Attack
-    from runoff.elections._base import Election
+    from runoff.elections.base import Election
 
 LABELS_NOT_FIXED = (
     "certify needs all labels that there can be, fixed beforehand: pass classes= to the classifier, as in "
@@ -72,26 +74,26 @@ def certify(
     """
     rule = elections.get(election)
     if bound not in BOUNDS:
-        raise ValueError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
+        raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
     if bound == "paper" and not rule.in_paper:
-        raise ValueError(f"bound='paper' needs an election of the paper, got {rule.name!r}: use bound='tight'")
+        raise InputError(f"bound='paper' needs an election of the paper, got {rule.name!r}: use bound='tight'")
     fingerprint = getattr(scores, "fingerprint", None)
     if fingerprint is not None:  # scores that know their partition
         known: Any = getattr(scores, "spread")  # noqa: B009
         if spread is not None and not np.array_equal(spread, known):
-            raise ValueError(
+            raise InputError(
                 f"spread must be the one that these scores' members were trained with (partition {fingerprint[:12]}), "
                 "got another: leave it out"
             )
         spread = known
     if not getattr(scores, "classes_fixed", True):
-        raise ValueError(LABELS_NOT_FIXED)
-    source = None if isinstance(scores, Iterator) else _blocks.checked(scores)
+        raise InputError(LABELS_NOT_FIXED)
+    source = None if isinstance(scores, Iterator) else checked_scores(scores)
     checked: Spread | None = None
     results: list[NDArray[np.int64]] = []
     done = n_members = n_classes = 0
     with ThreadPoolExecutor(_threads()) as pool:
-        for block in _blocks.of(scores if source is None else source):
+        for block in blocks_of(scores if source is None else source):
             if not results:
                 _, n_members, n_classes = block.shape
                 checked = None if spread is None else Spread.of(spread, n_members)
@@ -140,7 +142,7 @@ def _certify_block(
 
     broken = [bad for bad in pool.map(part, edges[:-1], edges[1:]) if bad >= 0]
     if broken:
-        _blocks.check_finite(block[min(broken)][None], start + min(broken))
+        check_finite(block[min(broken)][None], start + min(broken))
     return out
 
 
@@ -217,12 +219,12 @@ class Certificates:
 
         `line` goes to matplotlib's plot, such as label= or color=. Needs matplotlib: pip install runoff[report].
         """
-        from runoff.report._curves import draw
+        from runoff.report.curves import draw
 
         return draw(self, y_true, ax, line)
 
     def _repr_html_(self) -> str:
-        from runoff.report._notebook import shown
+        from runoff.report.notebook import shown
 
         return shown(self)
 
@@ -272,21 +274,21 @@ class Certificates:
         i = range(len(self))[i]
         if scores is None:
             if self._scores is None:
-                raise ValueError(
+                raise InputError(
                     "these certificates were made from an iterator, which keeps no scores: pass input "
                     f"{i}'s as scores=, an array ({self.n_members}, {self.n_classes})"
                 )
             scores = self._scores[i if self._rows is None else self._rows[i]]
         row = np.asarray(scores)
         if row.shape != (self.n_members, self.n_classes):
-            raise ValueError(f"scores must have shape ({self.n_members}, {self.n_classes}), got {row.shape}")
-        ballots: Ballots = points(readable(_blocks.checked(row[None])))[0]
+            raise InputError(f"scores must have shape ({self.n_members}, {self.n_classes}), got {row.shape}")
+        ballots: Ballots = points(readable(checked_scores(row[None])))[0]
         again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound)
         again = again.named(self.classes)
         for name in ("prediction", "runner_up", "radius"):
             now, then = getattr(again, name)[0], getattr(self, name)[i]
             if now != then:
-                raise ValueError(f"scores must be those certified, but input {i}'s {name} is now {now} and was {then}")
+                raise InputError(f"scores must be those certified, but input {i}'s {name} is now {now} and was {then}")
         return ballots
 
 
@@ -306,18 +308,18 @@ def certified_accuracy(certificates: Certificates, y_true: ArrayLike, budgets: A
     """
     labels, edits = np.asarray(y_true), np.atleast_1d(np.asarray(budgets))
     if labels.shape != (len(certificates),):
-        raise ValueError(f"y_true must have one label for each of {len(certificates)} inputs, got shape {labels.shape}")
+        raise InputError(f"y_true must have one label for each of {len(certificates)} inputs, got shape {labels.shape}")
     if certificates.classes is None:
         if labels.dtype.kind not in "biu":
-            raise ValueError(f"y_true must be class indices (integers), got dtype {labels.dtype}")
+            raise InputError(f"y_true must be class indices (integers), got dtype {labels.dtype}")
         outside = np.flatnonzero((labels < 0) | (labels >= certificates.n_classes))
         known = f"classes 0 to {certificates.n_classes - 1}"
     else:
         outside = np.flatnonzero(~np.isin(labels, certificates.classes))
         known = f"labels out of {certificates.classes.tolist()!r:.200}"
     if outside.size:
-        raise ValueError(f"y_true must be {known}, got {labels[outside[0]]} for input {outside[0]}")
+        raise InputError(f"y_true must be {known}, got {labels[outside[0]]} for input {outside[0]}")
     if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():
-        raise ValueError(f"budgets must be whole numbers of edits, none negative, got {budgets!r}")
+        raise InputError(f"budgets must be whole numbers of edits, none negative, got {budgets!r}")
     right = certificates.prediction == labels
     return np.array([np.mean(right & (certificates.radius >= edit)) for edit in edits])

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from runoff.ballots import Ballots
 from runoff.ensemble import Ensemble
-from runoff.isolation import MemberError, seeds_of, undisturbed
+from runoff.errors import MemberError
+from runoff.isolation import seeds_of, undisturbed
 from runoff.members import Member, Recipe, default_estimator, fit_member, rank_member, score_member
 from runoff.samples import Rows, Samples
 
@@ -152,10 +153,10 @@ class RunoffClassifier(Ensemble):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a new directory, without its training samples."""
-        from runoff import storage
+        from runoff.saving import classifiers
 
         check_is_fitted(self)
-        storage.save(self, Path(path))
+        classifiers.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, *, trusted: tuple[str, ...] = ()) -> RunoffClassifier:
@@ -163,9 +164,9 @@ class RunoffClassifier(Ensemble):
 
         `trusted` names types of your own (`module.Class`) that members may contain.
         """
-        from runoff import storage
+        from runoff.saving import classifiers
 
-        return storage.load(cls, Path(path), trusted)
+        return classifiers.load(cls, Path(path), trusted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,9 +18,24 @@ from runoff import hashing, labels, samples
 from runoff.ballots import Ballots, points
 from runoff.certificates import BOUNDS, LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
-from runoff.isolation import MemberError
-from runoff.partition import Partition, Scores
+from runoff.errors import InputError, MemberError
+from runoff.partition import Partition
 from runoff.samples import Rows, Samples
+from runoff.scores import Scores
+
+
+@dataclass(frozen=True, eq=False)
+class FittedState:
+    """What a fitted ensemble consists of beside its settings and its members: what is saved and restored."""
+
+    partition: Partition
+    classes: NDArray[Any]
+    classes_fixed: bool  # whether the classes were given, not taken from y
+    training_sets: list[str]  # a SHA-256 per member
+    member_sizes: NDArray[np.int64]
+    seed: int
+    n_seeds: int
+    width: tuple[str, tuple[int, ...]]  # the kind and the width of X
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -38,6 +54,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     hash_key: bytes | None
     random_state: Any
     hash: Any
+
+    _samples: Any  # the training samples; None in a loaded ensemble
 
     def fit(self, X: Any, y: Any) -> Self:
         """Hash the samples into buckets and train every member on its own."""
@@ -146,7 +164,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if self._known is None:
-            raise ValueError(f"{LABELS_NOT_FIXED} (y holds {self.classes_.tolist()!r:.100})")
+            raise InputError(f"{LABELS_NOT_FIXED} (y holds {self.classes_.tolist()!r:.100})")
         if not self._has_learnt() and (refused := next((m for m in self.members_ if m.refused), None)):
             raise MemberError(
                 f"there is nothing to certify, since no member could be trained; member {refused.index}: "
@@ -157,7 +175,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _elect(self, X: Any, bound: str) -> Certificates:
         inputs = self._samples_of(X, reset=False)
         if len(self.classes_) < 2:
-            raise ValueError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: add to classes=")
+            raise InputError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: add to classes=")
         ballots = self._ranked(inputs)
         certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)
         return certificates.named(self.classes_, self.partition_.fingerprint)
@@ -187,7 +205,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             samples_, y = samples_.joined(new[0]), np.concatenate([y, new[1]])
             digests, buckets = np.concatenate([digests, new[2]]), np.concatenate([buckets, new[3]])
         if not len(y):
-            raise ValueError("update must leave at least one training sample, got none")
+            raise InputError("update must leave at least one training sample, got none")
         before = self.__dict__.copy()
         self._samples, self._labels, self._digests, self._buckets = samples_, y, digests, buckets
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
@@ -201,12 +219,35 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise
         return self
 
+    def fitted_state(self) -> FittedState:
+        """Return what this fitted ensemble consists of beside its settings and its members."""
+        check_is_fitted(self)
+        return FittedState(
+            partition=self.partition_,
+            classes=self.classes_,
+            classes_fixed=self._known is not None,
+            training_sets=self._training_sets,
+            member_sizes=self.member_sizes_,
+            seed=self._seed,
+            n_seeds=self._n_seeds,
+            width=self._width,
+        )
+
+    def restore(self, state: FittedState) -> None:
+        """Become the ensemble that had this state, without training samples; its members are set by the caller."""
+        self.partition_, self.hash_key = state.partition, state.partition.key
+        self.classes_ = state.classes
+        self._known = self.classes = state.classes if state.classes_fixed else None
+        self._training_sets, self.member_sizes_ = state.training_sets, state.member_sizes
+        self._seed, self._n_seeds, self._width = state.seed, state.n_seeds, state.width
+        self._samples = None
+
     def _check_samples(self) -> None:
         """Whether the training samples are there, and are what they were."""
         if getattr(self, "_samples", None) is None:
-            raise ValueError("a loaded classifier keeps no training samples to update: fit it again")
+            raise InputError("a loaded classifier keeps no training samples to update: fit it again")
         if not np.array_equal(self.partition_.digests(self._samples), self._digests):
-            raise ValueError("X was changed in place since fit, so it cannot be updated: fit again")
+            raise InputError("X was changed in place since fit, so it cannot be updated: fit again")
 
     def _placed(self, X: Any, y: Any) -> tuple[Samples, NDArray[Any], Any, Any]:
         X, y = self._checked(X, y, reset=False)
@@ -222,7 +263,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for i, (digest, label) in enumerate(zip(digests.tolist(), y.tolist(), strict=True)):
             left = places.get((*digest, label))
             if not left:
-                raise ValueError(
+                raise InputError(
                     f"remove must name training samples with their labels, but sample {i} (label {label!r}) is not one "
                     "of them, or not that often: nothing was changed"
                 )
@@ -233,27 +274,27 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("n_partitions", "spread", "n_seeds"):
             value = getattr(self, name)
             if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
         if self.bound not in BOUNDS:
-            raise ValueError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {self.bound!r}")
+            raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {self.bound!r}")
         get(self.election)
         if self.hash_key is not None and (not isinstance(self.hash_key, bytes) or not 16 <= len(self.hash_key) <= 64):
-            raise ValueError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() makes them")
+            raise InputError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() makes them")
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Samples, NDArray[Any]]:
         if y is None:
-            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
+            raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         X = self._samples_of(X, reset)
         array, values = labels.checked(y)
         if len(X) != len(array):
-            raise ValueError(f"X and y must be of the same length, got {len(X)} samples and {len(array)} labels")
+            raise InputError(f"X and y must be of the same length, got {len(X)} samples and {len(array)} labels")
         if not len(array):
-            raise ValueError("X must hold at least one sample, got 0 sample(s)")
+            raise InputError("X must hold at least one sample, got 0 sample(s)")
         if self._known is not None:
             return X, self._known[labels.codes(values, self._known)]
         if not reset and (array.dtype.kind in "US") != (self._labels.dtype.kind in "US"):
             known = self._labels[:1].tolist()[0]
-            raise ValueError(f"y must hold labels of the kind of {known!r} as in fit, got {values[0]!r}")
+            raise InputError(f"y must hold labels of the kind of {known!r} as in fit, got {values[0]!r}")
         return X, array
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:
@@ -280,9 +321,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._width = (checked.kind, checked.width())
         elif (checked.kind, checked.width()) != self._width:
             told = [f"{kind} of {list(width)}" for kind, width in (self._width, (checked.kind, checked.width()))]
-            raise ValueError(f"X must be {told[0]} as in fit, got {told[1]}")
+            raise InputError(f"X must be {told[0]} as in fit, got {told[1]}")
         if not len(checked):
-            raise ValueError("X must hold at least one sample, got 0 sample(s)")
+            raise InputError("X must hold at least one sample, got 0 sample(s)")
         return checked
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff import _blocks
 from runoff.certificates import certified_accuracy, certify
+from runoff.errors import InputError
+from runoff.scores import checked_scores
 from runoff.spreads import Spread
 
 if TYPE_CHECKING:
-    from runoff.elections._base import Election
+    from runoff.elections.base import Election
     from runoff.ensemble import Ensemble
 
 
@@ -83,19 +84,19 @@ def out_of_part(
     """
     if spread is None:
         spread = getattr(scores, "spread", None)
-    array = _blocks.checked(scores)
+    array = checked_scores(scores)
     n, n_members, _ = array.shape
     checked = Spread.of(np.arange(n_members)[:, None] if spread is None else spread, n_members)
     labels, places = np.asarray(y_true), np.asarray(buckets)
     for name, values in (("y_true", labels), ("buckets", places)):
         if values.shape != (n,) or values.dtype.kind not in "iu":
-            raise ValueError(
+            raise InputError(
                 f"{name} must be one whole number for each of {n} samples, got shape {values.shape} and dtype "
                 f"{values.dtype}"
             )
     outside = np.flatnonzero((places < 0) | (places >= checked.n_buckets))
     if outside.size:
-        raise ValueError(
+        raise InputError(
             f"buckets must be from 0 to {checked.n_buckets - 1}, got {places[outside[0]]} for sample {outside[0]}"
         )
     edits = np.atleast_1d(np.asarray(budgets))
@@ -103,7 +104,7 @@ def out_of_part(
     for bucket in np.unique(places):
         held_out[bucket, checked.reached([bucket])] = False
     if not held_out[places].any(axis=1).all():
-        raise ValueError("every sample needs members that have not seen it, but a bucket reaches all: use more members")
+        raise InputError("every sample needs members that have not seen it, but a bucket reaches all: use more members")
     parts: list[tuple[NDArray[Any], NDArray[Any], Any]]
     if checked.one_to_one is not None:
         parts = [(np.arange(n), array[held_out[places]].reshape(n, n_members - 1, -1), None)]
@@ -139,7 +140,7 @@ def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike
     odd = np.flatnonzero(~np.isin(labels, classes))
     if labels.shape != (len(samples),) or odd.size:
         got = f"shape {labels.shape}" if labels.shape != (len(samples),) else f"{labels[odd[0]]} for sample {odd[0]}"
-        raise ValueError(f"y must be one of the classifier's labels for each of {len(samples)} samples, got {got}")
+        raise InputError(f"y must be one of the classifier's labels for each of {len(samples)} samples, got {got}")
     codes = np.searchsorted(classes, labels)
     return out_of_part(
         np.asarray(scores),

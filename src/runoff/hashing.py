@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff.errors import InputError
+
 Digests = NDArray[np.uint64]  # (n, 2): 128 bits a sample
 
 DIGEST_BYTES = 16
@@ -122,12 +124,12 @@ def cell(value: Any) -> bytes:
     if isinstance(value, (datetime.date, datetime.timedelta)):  # pandas' own kinds too
         text = as_moment(value).encode()
         return b"t" + len(text).to_bytes(8, "little") + text
-    raise ValueError(f"a table must hold numbers, texts and dates, got a {type(value).__name__}: convert it beforehand")
+    raise InputError(f"a table must hold numbers, texts and dates, got a {type(value).__name__}: convert it beforehand")
 
 
 def pixel_sums(array: NDArray[Any]) -> Digests:
     """The paper's hash: the sum of a sample's pixels. Predictable and uneven; for comparison with its figures."""
     if array.dtype.kind not in "bui":
-        raise ValueError(f"the pixel-sum hash needs integer pixels as they came, got dtype {array.dtype}")
+        raise InputError(f"the pixel-sum hash needs integer pixels as they came, got dtype {array.dtype}")
     sums = array.reshape(len(array), -1).sum(axis=1, dtype=np.int64).astype(np.uint64)
     return np.stack([sums, np.zeros_like(sums)], axis=1)

@@ -27,10 +27,6 @@ ABSURD = 2**40  # bytes of one array
 ENVIRONMENT = (MemoryError, OSError, ImportError)
 
 
-class MemberError(ValueError):
-    """A member that could not be trained or scored; the message names it."""
-
-
 def seeds_of(random_state: int, member: int, n_seeds: int) -> list[np.random.SeedSequence]:
     """Return one source of seeds for each fit of a member, from the member's index alone."""
     return [np.random.SeedSequence(random_state, spawn_key=(1, member, s)) for s in range(n_seeds)]

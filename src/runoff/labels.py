@@ -16,6 +16,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from runoff.errors import InputError
+
 Labels = NDArray[Any]
 
 
@@ -23,10 +25,10 @@ def fixed(classes: Iterable[Any]) -> Labels:
     """Return all labels there can be, sorted, each once."""
     values = _values(classes, np.asarray(list(classes)))
     if len({isinstance(label, str) for label in values}) != 1:
-        raise ValueError(f"classes must hold labels of one kind, all texts or all numbers, got {values!r:.200}")
+        raise InputError(f"classes must hold labels of one kind, all texts or all numbers, got {values!r:.200}")
     array = np.unique(np.asarray(values))
     if set(array.tolist()) != set(values):
-        raise ValueError(
+        raise InputError(
             f"classes must stay apart in one array, got {values!r:.200}: numpy rounds some of them to the same number; "
             "use whole numbers of one type, or texts"
         )
@@ -39,7 +41,7 @@ def checked(y: Any) -> tuple[Labels, list[Any]]:
     assert_all_finite(array, input_name="y")
     values = _values(y, array)
     if len({isinstance(label, str) for label in values}) > 1:
-        raise ValueError("y must hold labels of one kind, got texts among others: make them all texts or all numbers")
+        raise InputError("y must hold labels of one kind, got texts among others: make them all texts or all numbers")
     if array.dtype.kind == "O" and values and not isinstance(values[0], str):
         array = np.array(values)  # numbers kept as objects, which scikit-learn takes for no labels at all
     if len(array):
@@ -53,7 +55,7 @@ def codes(values: list[Any], classes: Labels) -> NDArray[np.int64]:
     try:
         return np.array([places[label] for label in values], np.int64)
     except KeyError as error:
-        raise ValueError(
+        raise InputError(
             f"y must hold labels out of classes={classes.tolist()!r:.200}, got {error.args[0]!r}"
         ) from None
 
@@ -65,7 +67,7 @@ def _values(given: Any, array: Labels) -> list[Any]:
     if array.dtype.kind == "f":
         limit = 2.0 ** (np.finfo(array.dtype).nmant + 1)
         if (rounded := array[np.abs(array) >= limit]).size:
-            raise ValueError(
+            raise InputError(
                 f"labels must be exact, got {rounded[0]!r} in an array of {array.dtype}, which may stand for several "
                 "whole numbers: pass an array of integers, or texts"
             )

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from runoff.ballots import Ballots, points
-from runoff.isolation import MemberError, alone, generators, is_environment
+from runoff.errors import InputError, MemberError
+from runoff.isolation import alone, generators, is_environment
 from runoff.samples import Kinds, Rows, Samples
 
 UNSEEN = -1.0  # below every score that a member gives to a class it has seen
@@ -86,7 +87,7 @@ class Member:
         given = [self._one(estimator, samples.like(self.kinds)) for estimator in self.fitted]
         expected = (len(samples), len(self.classes))
         if odd := next((scores.shape for scores in given if scores.shape != expected), None):
-            raise ValueError(f"an estimator must give scores of shape {expected}, got {odd}")
+            raise InputError(f"an estimator must give scores of shape {expected}, got {odd}")
         return given[0] if len(given) == 1 else np.asarray(np.mean(given, axis=0))
 
     def _one(self, estimator: Any, inputs: Any) -> NDArray[np.float64]:

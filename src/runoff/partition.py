@@ -13,33 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff import hashing, spreads
+from runoff.errors import InputError
 from runoff.samples import Samples
 
 HASHES = ("content", "pixel-sum")
-
-
-@dataclass(frozen=True, eq=False)
-class Scores:
-    """Members' scores, (n_inputs, n_members, n_classes), with the spread that the members were trained with.
-
-    It goes to `runoff.certify` like an array, and brings its spread along: another one is refused.
-    """
-
-    values: NDArray[np.floating[Any]]
-    spread: NDArray[np.int64] = field(repr=False)
-    fingerprint: str
-    classes_fixed: bool = True  # whether the labels were fixed beforehand: `certify` needs that
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, inputs: Any) -> Scores:
-        """The scores of some inputs."""
-        values = self.values[inputs].reshape(-1, *self.values.shape[1:])
-        return Scores(values, self.spread, self.fingerprint, self.classes_fixed)
 
 
 @dataclass(frozen=True)
@@ -103,13 +80,13 @@ class Partition:
         elif callable(self.hash):
             given = np.asarray(self.hash(samples.data))
             if given.shape != (len(samples),) or given.dtype.kind not in "iu" or (given < 0).any():
-                raise ValueError(
+                raise InputError(
                     f"hash must give one whole number, not negative, for each of {len(samples)} samples, got shape "
                     f"{given.shape} and dtype {given.dtype}"
                 )
             values = given.astype(np.uint64)
         else:
-            raise ValueError(f"hash must be one of {', '.join(map(repr, HASHES))} or a function, got {self.hash!r}")
+            raise InputError(f"hash must be one of {', '.join(map(repr, HASHES))} or a function, got {self.hash!r}")
         return (values % np.uint64(self.n_members)).astype(np.int64)
 
     def rows(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff import hashing
+from runoff.errors import InputError
 
 Rows = NDArray[np.int64]
 Kinds = tuple[tuple[str, ...] | None, ...]  # of a table's columns: None for numbers, else a member's own categories
@@ -106,7 +107,7 @@ class Resized(Dense):
 
     def joined(self, other: Samples) -> Resized:
         if not isinstance(other, Resized):
-            raise ValueError("samples that were resized can only be joined with others that were, too")
+            raise InputError("samples that were resized can only be joined with others that were, too")
         return Resized(
             np.concatenate([self.data, other.data]),
             np.concatenate([self.original_digests, other.original_digests]),
@@ -272,7 +273,7 @@ def of(X: Any) -> Samples:
     if array.dtype.kind == "O":
         array = array.astype(np.float64)  # numbers kept as objects; anything else is not for an array
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"X must hold numbers, got dtype {array.dtype}: use a DataFrame for tables of mixed kinds")
+        raise InputError(f"X must hold numbers, got dtype {array.dtype}: use a DataFrame for tables of mixed kinds")
     return Dense(array)
 
 

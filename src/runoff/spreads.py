@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from runoff.errors import InputError
+
 
 def cyclic(n_buckets: int, offsets: ArrayLike) -> NDArray[np.int64]:
     """The spread of Finite Aggregation: bucket b reaches members (b + offset) mod n_buckets, one per offset."""
@@ -52,19 +54,19 @@ class Spread:
         """
         if isinstance(spread, cls):
             if spread.n_members != n_members:
-                raise ValueError(
+                raise InputError(
                     f"spread was made for {spread.n_members} members, but the scores have {n_members}: "
                     "use the spread that these members were trained with"
                 )
             return spread
         sizes, members = _listed(spread, n_members)
         if not len(sizes):
-            raise ValueError("spread must have at least one bucket (one row per bucket), got none")
+            raise InputError("spread must have at least one bucket (one row per bucket), got none")
         outside = np.flatnonzero((members < 0) | (members >= n_members))
         rows: NDArray[np.int64] = np.repeat(np.arange(len(sizes)), sizes)
         if outside.size:
             at = outside[0]
-            raise ValueError(
+            raise InputError(
                 f"spread must name members 0 to {n_members - 1}, got {members[at]} in bucket {rows[at]}; for buckets "
                 "that reach fewer members pass lists of different lengths or a boolean (n_buckets, n_members) array"
             )
@@ -73,7 +75,7 @@ class Spread:
         twice = np.flatnonzero((rows[1:] == rows[:-1]) & (members[1:] == members[:-1]))
         if twice.size:
             at = twice[0]
-            raise ValueError(
+            raise InputError(
                 "spread must name a member at most once in a bucket, got member "
                 f"{members[at]} twice in bucket {rows[at]}"
             )
@@ -145,27 +147,27 @@ def _listed(spread: Any, n_members: int) -> tuple[NDArray[np.int64], NDArray[np.
     expected = "spread must be an integer array (n_buckets, d)"
     if not isinstance(spread, np.ndarray) and isinstance(spread, Sequence) and not isinstance(spread, str):
         if not all(isinstance(bucket, Iterable) and not isinstance(bucket, str) for bucket in spread):
-            raise ValueError(f"{expected} or a sequence of members for each bucket, got {spread!r:.80}")
+            raise InputError(f"{expected} or a sequence of members for each bucket, got {spread!r:.80}")
         buckets = []
         for b, bucket in enumerate(spread):
             try:
                 buckets.append(np.asarray(bucket))
             except (ValueError, OverflowError):
-                raise ValueError(f"{expected} or a sequence of members for each bucket, got {bucket!r:.80}") from None
+                raise InputError(f"{expected} or a sequence of members for each bucket, got {bucket!r:.80}") from None
             if buckets[b].ndim != 1 or (buckets[b].size and buckets[b].dtype.kind not in "iu"):
                 got = f"shape {buckets[b].shape} and dtype {buckets[b].dtype}"
-                raise ValueError(f"{expected} or a boolean array (n_buckets, n_members), got bucket {b} of {got}")
+                raise InputError(f"{expected} or a boolean array (n_buckets, n_members), got bucket {b} of {got}")
         members = np.concatenate([b.astype(np.int64) for b in buckets]) if buckets else np.empty(0, np.int64)
         return np.array([bucket.size for bucket in buckets], dtype=np.int64), members
     array = np.asarray(spread)
     if array.ndim != 2:
-        raise ValueError(f"{expected}, got shape {array.shape}")
+        raise InputError(f"{expected}, got shape {array.shape}")
     if array.dtype == np.bool_:
         if array.shape[1] != n_members:
-            raise ValueError(
+            raise InputError(
                 f"a boolean spread must have one column for each of the {n_members} members, got shape {array.shape}"
             )
         return array.sum(axis=1, dtype=np.int64), np.nonzero(array)[1].astype(np.int64)
     if array.dtype.kind not in "iu":
-        raise ValueError(f"{expected}, got dtype {array.dtype}")
+        raise InputError(f"{expected}, got dtype {array.dtype}")
     return np.full(array.shape[0], array.shape[1], dtype=np.int64), array.reshape(-1).astype(np.int64)

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
-from making import SIGNS, a_run
+from helpers import SIGNS, a_run
 from runoff import cli
 from runoff.runs import Run
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import making
-import making_datasets as small
+import dataset_helpers as small
+import helpers
 import runoff
 from runoff import datasets
 from tests.torture.damage import array_bytes
@@ -28,7 +28,7 @@ def contents(folder: Path) -> Files:
 
 def a_run(folder: Path) -> Path:
     """A finished run with an edit."""
-    path = making.a_run(folder / "run", n=7, k=3, d=2, seeds=(1, 2))
+    path = helpers.a_run(folder / "run", n=7, k=3, d=2, seeds=(1, 2))
     from runoff.runs import Run
 
     run = Run.open(path)
@@ -59,7 +59,7 @@ def a_proof(folder: Path) -> Path | None:
 
     from runoff import cli
 
-    scores, _ = making.scores(5, 6, 3)
+    scores, _ = helpers.scores(5, 6, 3)
     np.save(folder / "scores.npy", scores)
     out = folder / "proof.json"
     done = CliRunner().invoke(cli.main, ["certify", str(folder / "scores.npy"), "--export", str(out)])
@@ -149,14 +149,14 @@ def gtsrb(patch: pytest.MonkeyPatch) -> Files:
 
 def score_files() -> list[bytes]:
     """Scores in several types."""
-    scores, _ = making.scores(4, 5, 3)
+    scores, _ = helpers.scores(4, 5, 3)
     kinds = ("f4", "f8", ">f4", "f2", "i1", "i8", "u1", "?")
     return [array_bytes((scores * 10).astype(kind)) for kind in kinds] + [array_bytes(np.asfortranarray(scores))]
 
 
 def ballot_files() -> list[bytes]:
     """Ballots of few and of many classes."""
-    return [array_bytes(runoff.rank(making.scores(3, 4, c)[0])) for c in (2, 3, 10, 300)]
+    return [array_bytes(runoff.rank(helpers.scores(3, 4, c)[0])) for c in (2, 3, 10, 300)]
 
 
 def fingerprint(path: Path, name: str | None = None) -> str:

@@ -130,10 +130,10 @@ def _cached(folder: Path, told: Path) -> Callable[[], int]:
         import numpy as np
         import pytest
 
-        import making_datasets
+        import dataset_helpers
         from tests.torture import bases
 
-        making_datasets.RNG = np.random.default_rng(0)
+        dataset_helpers.RNG = np.random.default_rng(0)
         with pytest.MonkeyPatch.context() as patch:
             files = bases.gtsrb(patch)
             for name, data in files.items():

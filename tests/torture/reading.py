@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import runoff
-from runoff import _files
+from runoff._io.files import open_array
 from runoff.spreads import Spread
 from tests.torture import bases, damage
 from tests.torture.damage import Random, pick
@@ -90,7 +90,7 @@ class Scores(Reader):
         return {"scores.npy": damage.in_npy(rng, pick(rng, self.all))}, False
 
     def read(self) -> Any:
-        array = _files.open_array(self.folder / "scores.npy")
+        array = open_array(self.folder / "scores.npy")
         try:
             theirs = np.load(self.folder / "scores.npy", allow_pickle=False)
         except ValueError:

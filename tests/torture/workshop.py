@@ -22,7 +22,7 @@ def warm() -> None:
     import torch
 
     torch.set_num_threads(1)
-    import runoff.torch.running  # noqa: F401
+    import runoff.runs.training  # noqa: F401
     from runoff import cli, elections
 
     for name in ("train", "update", "certify"):

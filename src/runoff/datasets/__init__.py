@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from runoff.datasets import _cifar10, _folders, _gtsrb, _mnist
-from runoff.datasets._catalogue import CATALOGUE, Entry, named
 from runoff.datasets._dataset import Dataset
-from runoff.datasets._errors import DatasetError, DownloadError, IntegrityError, MissingError
 from runoff.datasets._fetch import fetch
 from runoff.datasets._found import UnlikeError
-from runoff.datasets._places import data_directory, expanded, reading
+from runoff.datasets.catalogue import CATALOGUE, Entry, named
+from runoff.datasets.places import data_directory, expanded, reading
+from runoff.errors import DatasetError, DownloadError, IntegrityError, MissingError
 
 __all__ = [
     "NAMES",

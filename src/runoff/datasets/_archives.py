@@ -14,7 +14,8 @@ from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any, cast
 
-from runoff._files import open_regular
+from runoff._io.files import open_regular
+from runoff.errors import InputError
 
 # Whatever reading a damaged or hostile archive may bring about.
 BROKEN = (
@@ -44,7 +45,7 @@ def read_bounded(path: Path, most: int) -> bytes:
     """A file's content, uncompressed where its name ends in .gz, if that has at most so many bytes."""
     with open_regular(path) as plain:
         if os.fstat(plain.fileno()).st_size > most + SLACK:  # gzip would read zeros behind the end one by one
-            raise ValueError(f"{path.name} has more than {most} bytes")
+            raise InputError(f"{path.name} has more than {most} bytes")
         with cast(IO[bytes], gzip.open(plain) if path.suffix == ".gz" else plain) as file:
             return _at_most(file, most, path.name)
 
@@ -52,7 +53,7 @@ def read_bounded(path: Path, most: int) -> bytes:
 def _at_most(file: IO[bytes], most: int, name: str) -> bytes:
     data = file.read(most + 1)
     if len(data) > most:
-        raise ValueError(f"{name} has more than {most} bytes")
+        raise InputError(f"{name} has more than {most} bytes")
     return data
 
 
@@ -73,22 +74,22 @@ def tar_members(path: Path, most: Mapping[str, int]) -> dict[str, bytes]:
             padded = -(-size // BLOCK) * BLOCK
             budget -= BLOCK + padded
             if budget < 0:
-                raise ValueError("it holds more than the official archive")
+                raise InputError("it holds more than the official archive")
             if name in most and name not in found and header[156:157] in (b"0", b"\0"):
                 if size > most[name]:
-                    raise ValueError(f"{name} has more than {most[name]} bytes")
+                    raise InputError(f"{name} has more than {most[name]} bytes")
                 found[name] = file.read(size)
                 padded -= size
                 if len(found[name]) < size:
-                    raise ValueError(f"{name} is cut short")
+                    raise InputError(f"{name} is cut short")
             while padded > 0:
                 passed = len(file.read(min(padded, CHUNK)))
                 if not passed:
-                    raise ValueError("it is cut short")
+                    raise InputError("it is cut short")
                 padded -= passed
     absent = [name for name in most if name not in found]
     if absent:
-        raise ValueError(f"it has no {absent[0]}")
+        raise InputError(f"it has no {absent[0]}")
     return found
 
 
@@ -100,7 +101,7 @@ def _name(header: bytes) -> str:
 def _octal(field: bytes) -> int:
     digits = field.strip(b" \0")
     if not digits or not set(digits) <= set(b"01234567"):
-        raise ValueError("a header has no size")
+        raise InputError("a header has no size")
     return int(digits, 8)
 
 
@@ -147,7 +148,7 @@ class Zip(Files):
         try:
             info = self._zip.getinfo(name)
         except KeyError:
-            raise ValueError(f"it has no {name}") from None
+            raise InputError(f"it has no {name}") from None
         with self._zip.open(info) as file:
             return _at_most(file, most, name)
 

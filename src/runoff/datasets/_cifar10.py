@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from runoff.datasets import _pickles
 from runoff.datasets._archives import read_bounded, tar_members
-from runoff.datasets._catalogue import Archive, Entry
 from runoff.datasets._dataset import Dataset
 from runoff.datasets._found import Found, UnlikeError
+from runoff.datasets.catalogue import Archive, Entry
 
 PLACES = ("cifar10", ".", "cifar-10", "CIFAR10")
 N_TRAIN_BATCHES = 5

@@ -15,7 +15,7 @@ import numpy as np
 
 from runoff.datasets._archives import read_bounded
 from runoff.datasets._dataset import MOST_CLASSES
-from runoff.datasets._errors import DatasetError
+from runoff.errors import DatasetError
 
 LIST = "classes.txt"
 MOST_BYTES = 2**22  # of the list: 64 for each of the most classes there may be

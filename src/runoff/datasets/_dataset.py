@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.datasets._errors import DatasetError
+from runoff.errors import DatasetError
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]

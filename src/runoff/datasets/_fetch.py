@@ -18,11 +18,11 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-import runoff
-from runoff._files import sync_directory
-from runoff.datasets._catalogue import Archive, named
-from runoff.datasets._errors import DatasetError, DownloadError, IntegrityError
-from runoff.datasets._places import command, data_directory
+from runoff._io.files import sync_directory
+from runoff._version import __version__
+from runoff.datasets.catalogue import Archive, named
+from runoff.datasets.places import command, data_directory
+from runoff.errors import DatasetError, DownloadError, IntegrityError
 
 TIMEOUT = 30.0  # seconds without a byte
 ATTEMPTS = 4
@@ -175,7 +175,7 @@ class _Download:
     def attempt(self) -> None:
         """Ask for what is not there yet, and add it to the .part file."""
         there = self.part.stat().st_size if self.part.exists() else 0
-        headers = {"User-Agent": f"runoff/{runoff.__version__}"} | ({"Range": f"bytes={there}-"} if there else {})
+        headers = {"User-Agent": f"runoff/{__version__}"} | ({"Range": f"bytes={there}-"} if there else {})
         opener = build_opener(_Redirects(self.plain_http))
         try:
             request = Request(self.url, headers=headers)  # noqa: S310 - the scheme was checked

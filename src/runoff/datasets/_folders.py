@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.datasets import _classes, _npz
+from runoff.datasets import _classes, npz
 from runoff.datasets._classes import Classes
 from runoff.datasets._dataset import MOST_CLASSES, Dataset
-from runoff.datasets._errors import DatasetError
 from runoff.datasets._images import decoded, resized
+from runoff.errors import DatasetError
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pbm", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -25,7 +25,7 @@ def read_npz(path: Path, classes: Classes | None) -> Dataset:
 
     Else the labels name themselves.
     """
-    arrays: dict[str, Any] = _npz.read(path, ARRAYS, optional=("classes",))
+    arrays: dict[str, Any] = npz.read(path, ARRAYS, optional=("classes",))
     names = _classes.decided(classes, _stored_classes(path, arrays.pop("classes", None)), f"the classes in {path}")
     fixed = names is not None
     if names is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.datasets._dataset import Dataset
-from runoff.datasets._errors import MissingError
+from runoff.errors import MissingError
 
 
 class UnlikeError(Exception):

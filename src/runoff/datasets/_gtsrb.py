@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff import hashing
-from runoff.datasets import _npz
+from runoff.datasets import npz
 from runoff.datasets._archives import Files, Folder, Zip
-from runoff.datasets._catalogue import Archive, Entry
 from runoff.datasets._dataset import DIGEST_BYTES, Dataset
-from runoff.datasets._errors import DatasetError
 from runoff.datasets._found import Found, UnlikeError
 from runoff.datasets._images import decoded, resized
-from runoff.datasets._places import user_cache
+from runoff.datasets.catalogue import Archive, Entry
+from runoff.datasets.places import user_cache
+from runoff.errors import DatasetError
 
 PLACES = ("gtsrb", ".")
 CACHE = "gtsrb-48x48.npz"
@@ -55,7 +55,7 @@ def caches(root: Path) -> list[Path]:
 def read_cache(path: Path, entry: Entry) -> Dataset:
     """The dataset that a cache holds, not yet checked."""
     n, m = entry.n_train, entry.n_test
-    kinds: dict[str, _npz.Kind] = {
+    kinds: dict[str, npz.Kind] = {
         "x_train": (np.dtype(np.uint8), (n, *entry.shape)),
         "y_train": (np.dtype("<i8"), (n,)),
         "x_test": (np.dtype(np.uint8), (m, *entry.shape)),
@@ -63,7 +63,7 @@ def read_cache(path: Path, entry: Entry) -> Dataset:
         "original_digests": (np.dtype(np.uint8), (n, DIGEST_BYTES)),
         "original_sums": (np.dtype("<i8"), (n,)),
     }
-    arrays: dict[str, Any] = _npz.read(path, list(kinds), kinds=kinds)
+    arrays: dict[str, Any] = npz.read(path, list(kinds), kinds=kinds)
     return Dataset(name=entry.name, classes=entry.classes, **arrays)
 
 
@@ -73,7 +73,7 @@ def write_cache(dataset: Dataset, place: Path) -> Path | None:
     for folder in (place, user_cache()):
         with suppress(OSError):  # it would only have saved time
             folder.mkdir(parents=True, exist_ok=True)
-            _npz.write(folder / CACHE, {field: getattr(dataset, field) for field in fields})
+            npz.write(folder / CACHE, {field: getattr(dataset, field) for field in fields})
             return folder / CACHE
     return None
 

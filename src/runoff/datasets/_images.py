@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.datasets._errors import DatasetError
+from runoff.errors import DatasetError
 
 MOST_PIXELS = 2**26  # of one image; beyond it, decoding is what an attacker wants
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff.datasets._archives import read_bounded
-from runoff.datasets._catalogue import Archive, Entry
 from runoff.datasets._dataset import Dataset
 from runoff.datasets._found import Found, UnlikeError
+from runoff.datasets.catalogue import Archive, Entry
 
 PLACES = ("mnist", ".", "MNIST/raw", "mnist/MNIST/raw", "MNIST")
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from runoff._kernels import plurality as kernels
 from runoff.ballots import Ballots
-from runoff.elections import _plurality_kernels as kernels
-from runoff.elections._base import Election, Members, Outcome, Story, Threat
-from runoff.elections._votes import count_votes, first_choices, gap, pass_power, told, top_two
+from runoff.elections.base import Election, Members, Outcome, Story, Threat
+from runoff.elections.votes import count_votes, first_choices, gap, pass_power, told, top_two
 
 
 class Plurality(Election):

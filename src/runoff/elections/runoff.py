@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from runoff._kernels import runoff, runoff_spread
 from runoff.ballots import Ballots
-from runoff.elections import _runoff_kernels, _runoff_spread_kernels
-from runoff.elections._base import Election, Members, Outcome, Story, Threat
-from runoff.elections._votes import count_votes, first_choices, gap, pass_power, ranks_above, told, top_two
+from runoff.elections.base import Election, Members, Outcome, Story, Threat
+from runoff.elections.votes import count_votes, first_choices, gap, pass_power, ranks_above, told, top_two
 
 
 class RunOff(Election):
@@ -15,8 +15,8 @@ class RunOff(Election):
 
     name = "runoff"
     in_paper = True
-    disjoint = staticmethod(_runoff_kernels.disjoint)
-    spread = staticmethod(_runoff_spread_kernels.spread)
+    disjoint = staticmethod(runoff.disjoint)
+    spread = staticmethod(runoff_spread.spread)
 
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)

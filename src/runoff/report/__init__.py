@@ -2,6 +2,6 @@
 
 from runoff.report._collect import collect
 from runoff.report._html import page, write
-from runoff.report._source import Source
+from runoff.report.source import Source
 
 __all__ = ["Source", "collect", "page", "write"]

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-import runoff
-from runoff import paper
+from runoff._version import __version__
 from runoff.certificates import Certificates
+from runoff.errors import InputError
+from runoff.paper import tables
 from runoff.report import _explorer, _words
 from runoff.report._html import embedded
-from runoff.report._source import Source
+from runoff.report.source import Source
 
 ELECTIONS = ("plurality", "runoff")
 SAMPLE = 150  # inputs whose elections are shown in full
@@ -36,16 +37,16 @@ def collect(
     inputs they are what `certified_accuracy` gives. `tell` hears what takes a while.
     """
     if not sources or not elections:
-        raise ValueError("a report needs at least one run and one election")
+        raise InputError("a report needs at least one run and one election")
     if budgets is not None and (not len(budgets) or min(budgets) < 0):
-        raise ValueError(f"budgets must be numbers of edits, none negative, got {list(budgets)}")
+        raise InputError(f"budgets must be numbers of edits, none negative, got {list(budgets)}")
     numbered = list(enumerate(sources))
     found = [(s, election, source.certificates(election, bound)) for s, source in numbered for election in elections]
     chosen = sorted(set(_budgets(sources, found) if budgets is None else budgets))
     methods = [_method(s, sources[s], certificates, chosen) for s, _, certificates in found]
     _label(methods, sources)
     data: dict[str, Any] = {
-        "version": runoff.__version__,
+        "version": __version__,
         "title": " and ".join(dict.fromkeys(source.dataset or source.name for source in sources)),
         "budgets": chosen,
         "methods": methods,
@@ -108,7 +109,7 @@ def _printed(source: Source, name: str) -> list[dict[str, Any]]:
         return []
     rows = [
         row
-        for row in paper.rows(dataset=source.dataset, k=source.n_partitions, method=name)
+        for row in tables.rows(dataset=source.dataset, k=source.n_partitions, method=name)
         if (row.spread, row.n_seeds) == (source.d, source.n_seeds)
     ]
     rows.sort(key=lambda row: (bool(row.std), row.table))

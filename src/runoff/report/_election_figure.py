@@ -9,17 +9,18 @@ import numpy as np
 
 from runoff.ballots import points
 from runoff.elections import get
-from runoff.elections._votes import count_votes, ranks_above, top_two
+from runoff.elections.votes import count_votes, ranks_above, top_two
+from runoff.errors import InputError
 from runoff.report._collect import method_name
 from runoff.report._explorer import indices
-from runoff.report._matplotlib import COLUMN, library
+from runoff.report.drawing import COLUMN, library
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from runoff.certificates import Certificates
-    from runoff.report._source import Source
+    from runoff.report.source import Source
 
 WINNER, RIVAL, OTHER = "#0072B2", "#E69F00", "#BBBBBB"
 HATCH = {RIVAL: "////"}
@@ -41,7 +42,7 @@ def draw(source: Source, bound: str = "tight", i: int | None = None) -> Figure:
     if i is None:
         i = telling(source, plurality, runoff)
     elif i >= len(source.labels):
-        raise ValueError(f"--input must be below {len(source.labels)}, the number of inputs, got {i}")
+        raise InputError(f"--input must be below {len(source.labels)}, the number of inputs, got {i}")
     ballots = points(np.asarray(source.ballots[i])[None])[0]
     votes = count_votes(ballots)
     winner = get("runoff").hold(ballots).prediction

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff.ballots import Ballots, points
-from runoff.elections._votes import first_choices, ranks_above
+from runoff.elections.votes import first_choices, ranks_above
 from runoff.report._pictures import shown
 from runoff.spreads import Spread
 
 if TYPE_CHECKING:
     from runoff.attacks import Attack
     from runoff.certificates import Certificates
-    from runoff.report._source import Source
+    from runoff.report.source import Source
 
 
 def sample(source: Source, certificates: Certificates, size: int) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from runoff._files import written_whole
+from runoff._io.files import written_whole
 
 SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js", "charts.js", "explorer.js", "page.js")
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # what could end a script element

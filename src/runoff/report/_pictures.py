@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from runoff.report._source import Source
+    from runoff.report.source import Source
 
 SIDE = 32  # pixels, at most
 FEATURES = 24  # shown of an input, at most

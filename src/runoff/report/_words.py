@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runoff.report._source import Source
+    from runoff.report.source import Source
 
 ELECTIONS = {"plurality": "plurality", "runoff": "run-off"}
 

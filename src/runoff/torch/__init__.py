@@ -6,13 +6,13 @@ try:
 except ImportError as error:
     raise ImportError(f"runoff.torch needs {error.name}. Install it with: pip install runoff[torch]") from None
 
+from runoff.recipes import RECIPES, Recipe
 from runoff.torch.checkpoints import Checkpoints
 from runoff.torch.classifier import TorchClassifier
-from runoff.torch.jobs import Job
 from runoff.torch.networks import NETWORKS, NetworkInNetwork, SmallNetwork
-from runoff.torch.recipes import RECIPES, Recipe
-from runoff.torch.results import Trained
-from runoff.torch.trainer import Trainer
+from runoff.torch.training.jobs import Job
+from runoff.torch.training.results import Trained
+from runoff.torch.training.trainer import Trainer
 
 __all__ = [
     "NETWORKS",

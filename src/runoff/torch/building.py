@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from runoff.errors import InputError
 from runoff.torch.networks import Factory
 
 State = dict[str, Tensor]
@@ -37,13 +38,13 @@ def build(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.r
         if shared := [
             n for n, value in other.items() if value.numel() and value.untyped_storage().data_ptr() in places
         ]:
-            raise ValueError(
+            raise InputError(
                 f"network must make every tensor anew, but two of its networks share {shared[0]!r}: copy the module "
                 "(copy.deepcopy) inside the function"
             )
         if one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one):
             return first
-    raise ValueError(
+    raise InputError(
         "network must give the same weights for the same random numbers, got different ones: it draws from a source of "
         "its own, or another thread draws from the global one at the same time"
     )
@@ -55,7 +56,7 @@ def built(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.r
     with own_numbers(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
         module = factory(torch_shape, n_classes)
     if not isinstance(module, nn.Module):
-        raise ValueError(f"network must give an nn.Module, got {type(module).__name__}")
+        raise InputError(f"network must give an nn.Module, got {type(module).__name__}")
     return module
 
 
@@ -73,7 +74,7 @@ def own_numbers(seed: int) -> Iterator[None]:
             random.setstate(before[2])
 
 
-def draws(work: Callable[[], object]) -> bool:
+def draws_numbers(work: Callable[[], object]) -> bool:
     """Whether some work draws from global random numbers on the host: each time, since others may draw, too."""
     for _ in range(ATTEMPTS):
         with own_numbers(0):

@@ -10,8 +10,8 @@ import hashlib
 import inspect
 import json
 import re
+import textwrap
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +20,29 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-import runoff
-from runoff._files import written_whole
-from runoff.storage import StorageError
-from runoff.torch import _fused, devices, starting
+from runoff._io.files import written_whole
+from runoff._io.sources import canonical, code_digest
+from runoff._version import __version__
+from runoff.errors import CheckpointError
+from runoff.torch import devices, starting
 from runoff.torch.building import State, build, own_numbers, tensors_of
-from runoff.torch.jobs import Job, array_digest
+from runoff.torch.kernels import norm_relu_pool
 from runoff.torch.networks import Factory
-from runoff.torch.results import Trained
-from runoff.torch.trainer import Trainer
+from runoff.torch.training.jobs import Job, array_digest
+from runoff.torch.training.results import Trained
+from runoff.torch.training.trainer import Trainer
 
 FORMAT = "runoff network 1"
+PACKAGE = Path(__file__).parent.parent
+COMPUTING = tuple(  # a file that is missing here would silently leave the identity
+    PACKAGE / name
+    for name in (
+        "hashing.py", "recipes.py", "torch/building.py", "torch/devices.py", "torch/inputs.py", "torch/networks.py",
+        "torch/starting.py", "torch/training", "torch/kernels",
+    )
+)  # fmt: skip
 SCORES = "runoff:scores"  # beside the weights, where inputs were given
 FILE = re.compile(r"member-(\d{6,})-seed-(\d{4,})\.safetensors")
-
-
-class CheckpointError(StorageError):
-    """A checkpoint that cannot be used: one sentence says why."""
 
 
 def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
@@ -61,9 +67,11 @@ def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> st
 
 def _source(thing: Any) -> str:
     try:
-        return inspect.getsource(thing)
+        return canonical(textwrap.dedent(inspect.getsource(thing)))
     except (OSError, TypeError):
         return repr(type(thing))
+    except SyntaxError:  # a lambda in the middle of an expression
+        return inspect.getsource(thing)
 
 
 def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
@@ -90,13 +98,8 @@ def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
 
 
 def sources() -> str:
-    """Of the code that trains: networks of another version of it may have other bits."""
-    hashed = hashlib.sha256()
-    folder = resources.files("runoff.torch")
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".py"):
-            hashed.update(f"{file.name} ".encode() + file.read_bytes())
-    return hashed.hexdigest()
+    """Return a digest of the code that decides a network's bits: another version of it may give others."""
+    return code_digest([*COMPUTING])
 
 
 class Identities:
@@ -108,13 +111,13 @@ class Identities:
             "precision": trainer.precision,
             "torch": torch.__version__,
             "numpy": np.__version__,
-            "runoff": runoff.__version__,
+            "runoff": __version__,
         }
         self._common = [
             FORMAT,
             dict(self.told),
             trainer.recipe.to_dict(),
-            _fused.version() if trainer.device.type == "cuda" else None,
+            norm_relu_pool.version() if trainer.device.type == "cuda" else None,
             list(trainer.shape),
             trainer.n_classes,
             sources(),
@@ -253,7 +256,7 @@ class Checkpoints:
 
 
 def is_checkpoint(file: Path) -> bool:
-    """Return whether a file is one of ours, so that it may be deleted: an ordinary file that says so of itself."""
+    """Return whether a file is one of ours, so that it may be deleted: a regular file that says so of itself."""
     if file.is_symlink() or not file.is_file():
         return False
     try:

@@ -12,19 +12,21 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from runoff import recipes
+from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
 from runoff.ensemble import Ensemble
+from runoff.errors import InputError
 from runoff.isolation import seeds_of
+from runoff.recipes import Recipe
 from runoff.samples import Dense, Rows, Samples
-from runoff.torch import devices, inputs, recipes, starting
-from runoff.torch._progress import shown
+from runoff.torch import devices, inputs, starting
 from runoff.torch.building import State
 from runoff.torch.checkpoints import Checkpoints, Identities, Kept
-from runoff.torch.jobs import Job, array_digest, compact
 from runoff.torch.networks import Factory
-from runoff.torch.recipes import Recipe
-from runoff.torch.results import Trained
-from runoff.torch.trainer import Trainer
+from runoff.torch.training.jobs import Job, array_digest, compact
+from runoff.torch.training.results import Trained
+from runoff.torch.training.trainer import Trainer
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +125,7 @@ class TorchClassifier(Ensemble):
         """Train n more networks for each member, by the same recipe; those that are there stay as they are."""
         check_is_fitted(self)
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-            raise ValueError(f"n must be a whole number of at least 1, got {n!r}")
+            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
         self._check_samples()
         before = self.__dict__.copy()
         try:
@@ -143,10 +145,10 @@ class TorchClassifier(Ensemble):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a new directory, without its training samples."""
-        from runoff.torch import storage
+        from runoff.saving import networks
 
         check_is_fitted(self)
-        storage.save(self, Path(path))
+        networks.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, *, network: Factory | None = None, device: Any = None) -> TorchClassifier:
@@ -154,9 +156,14 @@ class TorchClassifier(Ensemble):
 
         A network of your own must be given again: code is not stored.
         """
-        from runoff.torch import storage
+        from runoff.saving import networks
 
-        return storage.load(cls, Path(path), network, device)
+        return networks.load(cls, Path(path), network, device)
+
+    def restore_networks(self, recipe: Recipe, network: Factory, first_weights: dict[str, str] | None) -> None:
+        """Take over what the networks of a saved classifier were trained with; the members are set by the caller."""
+        self._recipe, self._network, self.first_weights_ = recipe, network, first_weights
+        self._asked = None
 
     # -- what Ensemble asks for ----------------------------------------------------------------------------------------
 
@@ -165,7 +172,7 @@ class TorchClassifier(Ensemble):
         recipes.get(self.recipe)
         starting.start(self.network, self.weights)
         if self.classes is None:
-            raise ValueError(
+            raise InputError(
                 "classes must be given, such as classes=range(10): if the outputs of the networks followed from the "
                 "labels in y, one sample with a new label would change every member"
             )
@@ -176,13 +183,13 @@ class TorchClassifier(Ensemble):
             inputs.suits(recipes.get(self.recipe), array)
             self._width = ("dense", array.shape[1:])
         elif array.shape[1:] != tuple(self._width[1]):
-            raise ValueError(f"X must have samples of shape {tuple(self._width[1])} as in fit, got {array.shape[1:]}")
+            raise InputError(f"X must have samples of shape {tuple(self._width[1])} as in fit, got {array.shape[1:]}")
         return Dense(array)
 
     def _prepare(self) -> None:
         self._recipe, self._network = recipes.get(self.recipe), starting.start(self.network, self.weights)
         first = starting.of(self._network)
-        self._first_weights = None if first is None else first.described()
+        self.first_weights_ = None if first is None else first.described()
         self._asked = self.__dict__.pop("_to_score", None)
         self._names: dict[tuple[int, int], str] = {}  # the identities of the networks that the members have
         if self.checkpoints is not None:
@@ -190,7 +197,8 @@ class TorchClassifier(Ensemble):
         elif not isinstance(getattr(self, "_store", None), Kept):
             self._store = Kept()  # and what an earlier fit finished is still in it
 
-    def _trainer(self) -> Trainer:
+    def trainer(self) -> Trainer:
+        """Return what trains and scores the networks of this fitted classifier."""
         return Trainer(
             self._network,
             self._recipe,
@@ -201,7 +209,7 @@ class TorchClassifier(Ensemble):
         )
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[NetworkMember]:
-        trainer = self._trainer()
+        trainer = self.trainer()
         identities = Identities(trainer)
         asked = None if self._asked is None else array_digest(self._asked)
         shares = {m: np.bincount(codes[rows[m]], minlength=len(self.classes_)) / max(1, len(rows[m])) for m in which}
@@ -216,7 +224,7 @@ class TorchClassifier(Ensemble):
         done: dict[tuple[int, int], Trained] = {key: value for key, value in found.items() if value is not None}
         missing = [job for job in jobs if (job.member, job.seed) not in done]
         training = trainer.train(missing, self._asked) if missing else iter(())
-        for trained in shown(training, "training networks", len(missing), len(done), self.progress):
+        for trained in with_progress(training, "training networks", len(missing), done=len(done), show=self.progress):
             done[trained.member, trained.seed] = self._store.put(trained, names[trained.member, trained.seed])
         # Networks of samples that are no longer there are forgotten: removing a sample is unlearning it.
         self._names = {k: v for k, v in self._names.items() if k[0] not in set(which)} | names
@@ -254,7 +262,7 @@ class TorchClassifier(Ensemble):
         for m in self.members_:
             if not m.fitted:
                 yield m.index, np.tile(m.shares.astype(np.float32), (len(inputs), 1))
-        for (m, s), scores in shown(asked, "asking networks", len(states), 0, self.progress):
+        for (m, s), scores in with_progress(asked, "scoring inputs", len(states), show=self.progress):
             parts[m][s] = scores
             left[m] -= 1
             if not left[m]:
@@ -264,12 +272,12 @@ class TorchClassifier(Ensemble):
     def _answers(self, states: list[Any], question: NDArray[Any]) -> Iterator[Any]:
         """The networks' scores, from what `fit` was asked to keep if that is the question."""
         if len(self.members_) != self.partition_.n_members:
-            raise ValueError("the classifier is not fitted whole: fit it again")
+            raise InputError("the classifier is not fitted whole: fit it again")
         known = self._asked is not None and np.array_equal(self._asked, question)
         if known and all(answer is not None for m in self.members_ for answer in m.answers):
             yield from (((m.index, s), answer) for m in self.members_ for s, answer in enumerate(m.answers))
         elif states:
-            yield from self._trainer().score(states, question)
+            yield from self.trainer().score(states, question)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

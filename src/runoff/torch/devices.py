@@ -13,8 +13,9 @@ from pathlib import Path
 
 import torch
 
+from runoff.errors import DeviceError
 from runoff.isolation import one_thread
-from runoff.torch.recipes import Recipe
+from runoff.recipes import Recipe
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 FIXED = (":4096:8", ":16:8")  # with which cuBLAS gives the same bits on several streams
@@ -22,10 +23,6 @@ FIXED = (":4096:8", ":16:8")  # with which cuBLAS gives the same bits on several
 # cuBLAS reads this when it starts, so it must be there before anything runs on a GPU.
 _late = torch.cuda.is_initialized() and os.environ.get(WORKSPACE) not in FIXED  # type: ignore[no-untyped-call]
 os.environ.setdefault(WORKSPACE, FIXED[0])
-
-
-class DeviceError(ValueError):
-    """A device that is not there, or cannot keep the guarantee."""
 
 
 def find(device: str | torch.device | None) -> torch.device:

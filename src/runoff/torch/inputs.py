@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from runoff.torch.devices import DeviceError
-from runoff.torch.recipes import Recipe
+from runoff.errors import DeviceError, InputError
+from runoff.recipes import Recipe
 
 ON_IMAGES = ("crop", "flip", "jitter", "cutout", "affine", "trivial", "cutmix", "test_flip")
 
@@ -25,24 +25,24 @@ def images(X: Any, device: torch.device) -> NDArray[Any]:
     else:
         array = _stacked(X)
         if array.ndim == 4 and array.shape[1] in (1, 3) and array.shape[3] > 4:
-            raise ValueError(
+            raise InputError(
                 f"X must be (n, height, width, channels), got shape {array.shape}, which looks like channels first: "
                 "use X.transpose(0, 2, 3, 1), or pass a torch.Tensor"
             )
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"X must hold numbers, got dtype {array.dtype}")
+        raise InputError(f"X must hold numbers, got dtype {array.dtype}")
     if array.ndim == 3:
         array = array[..., None]
     if array.ndim not in (2, 4) or 0 in array.shape[1:]:
-        raise ValueError(
+        raise InputError(
             f"X must be images (n, height, width, channels) or rows (n, features), got shape {array.shape}"
         )
     if not len(array):
-        raise ValueError("X must hold at least one sample, got 0 sample(s)")
+        raise InputError("X must hold at least one sample, got 0 sample(s)")
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
         if bad.size:
-            raise ValueError(f"X must be finite, got NaN or infinity in sample {bad[0]}: remove or fill it in")
+            raise InputError(f"X must be finite, got NaN or infinity in sample {bad[0]}: remove or fill it in")
     return np.ascontiguousarray(array)
 
 
@@ -55,7 +55,7 @@ def _stacked(X: Any) -> NDArray[Any]:
     shapes = [np.shape(x) for x in X]
     odd = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
     if odd is not None:
-        raise ValueError(
+        raise InputError(
             f"X must hold images of one size, got {shapes[0]} for sample 0 and {shapes[odd]} for sample {odd}: resize "
             "them"
         )
@@ -66,4 +66,4 @@ def suits(recipe: Recipe, X: NDArray[Any]) -> None:
     """Refuse a recipe that asks of samples what they are not."""
     used = [name for name in ON_IMAGES if getattr(recipe, name)]
     if X.ndim == 2 and used:
-        raise ValueError(f"the recipe's {used[0]} is for images, but X has rows of {X.shape[1]} numbers: turn it off")
+        raise InputError(f"the recipe's {used[0]} is for images, but X has rows of {X.shape[1]} numbers: turn it off")

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from runoff.torch import _ends, _fused, _products
+from runoff.errors import InputError
+from runoff.torch.kernels import batch_and_head, matmul_norm_relu, norm_relu_pool
 
 Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features,)
 Factory = Callable[[Shape, int], nn.Module]
@@ -34,10 +35,10 @@ class Block(nn.Module):
         if self.fused(x):
             weight = self.convolution.weight if weight is None else weight
             if self.as_patches and not x.requires_grad:
-                x = _ends.first_convolution(x, weight)
+                x = batch_and_head.first_convolution(x, weight)
             else:
                 x = F.conv2d(x, weight, padding=self.convolution.padding)
-            return _fused.norm_act(x, self.norm, self.pool, self.norm.training)
+            return norm_relu_pool.norm_act(x, self.norm, self.pool, self.norm.training)
         x = F.relu(self.norm(self.convolution(x)))
         if self.pool == "max":
             return F.max_pool2d(x, 3, stride=2, padding=1)
@@ -45,23 +46,27 @@ class Block(nn.Module):
 
     def _multiplied(self, x: Tensor, way: str) -> Tensor:
         n, n_in, height, width = x.shape
-        dtype = _products.precision(x) or x.dtype
+        dtype = matmul_norm_relu.precision(x) or x.dtype
         if self.as_patches:
-            rows = _ends.patches(x, self.convolution.kernel_size[0], dtype)
-            weight = _ends.as_rows(self.convolution.weight)
+            rows = batch_and_head.patches(x, self.convolution.kernel_size[0], dtype)
+            weight = batch_and_head.as_rows(self.convolution.weight)
         else:
             rows = x.permute(0, 2, 3, 1).reshape(-1, n_in).to(dtype)
             weight = self.convolution.weight.flatten(1)
-        out = _products.norm_act(rows, weight, self.norm) if way == "product" else _products.mixed(rows, weight)
+        out = (
+            matmul_norm_relu.norm_act(rows, weight, self.norm)
+            if way == "product"
+            else matmul_norm_relu.mixed(rows, weight)
+        )
         out = out.view(n, height, width, -1).permute(0, 3, 1, 2)
-        return out if way == "product" else _fused.norm_act(out, self.norm, self.pool, self.norm.training)
+        return out if way == "product" else norm_relu_pool.norm_act(out, self.norm, self.pool, self.norm.training)
 
     def fused(self, x: Tensor) -> bool:
         """Whether kernels of our own take images of this kind: never for gradients at rest, which they do not have."""
         n_out, n_in, size, _ = self.convolution.weight.shape
         widest = max(n_in, n_out, 8 * size * size if self.as_patches else 0)
         ready = self.norm.training or not torch.is_grad_enabled()
-        return ready and self._as_built and _fused.usable(x, widest)
+        return ready and self._as_built and norm_relu_pool.usable(x, widest)
 
     @property
     def _as_built(self) -> bool:
@@ -86,7 +91,7 @@ class Block(nn.Module):
     def pointwise(self) -> bool:
         """Whether the convolution is one matrix product of the right size over the pixels themselves."""
         n_out, n_in, size, _ = self.convolution.weight.shape
-        return size == 1 and _products.fits(n_in, n_out)
+        return size == 1 and matmul_norm_relu.fits(n_in, n_out)
 
     def extra_repr(self) -> str:
         """Part of what a checkpoint is identified by."""
@@ -100,13 +105,17 @@ def ways(blocks: Sequence[Block], x: Tensor) -> list[str | None]:
     must be "mixed" or another, with nobody in between.
     """
     found: list[str | None] = []
-    if _products.precision(x) is None or any(block.hooked for block in blocks):
+    if matmul_norm_relu.precision(x) is None or any(block.hooked for block in blocks):
         return [None] * len(blocks)
     n, _, height, width = x.shape
     for i, block in enumerate(blocks):
         if i == 0:
-            columns = _ends.n_columns(block.convolution.in_channels, block.convolution.kernel_size[0])
-            able = block.as_patches and not x.requires_grad and _products.fits(columns, block.convolution.out_channels)
+            columns = batch_and_head.n_columns(block.convolution.in_channels, block.convolution.kernel_size[0])
+            able = (
+                block.as_patches
+                and not x.requires_grad
+                and matmul_norm_relu.fits(columns, block.convolution.out_channels)
+            )
         else:
             able = block.pointwise and n * height * width > ROWS
         masked = not block.norm.training or (i + 1 < len(blocks) and blocks[i + 1].pointwise)
@@ -150,7 +159,7 @@ class NetworkInNetwork(nn.Module):
             block.convolution.weight for block, way in zip(blocks, found, strict=True) if way is None
         ]
         if weights and torch.is_autocast_enabled("cuda"):
-            weights = _fused.halves(weights)
+            weights = norm_relu_pool.halves(weights)
         left = iter(weights)
         for block, way in zip(blocks, found, strict=True):
             x = block(x, next(left) if way is None else None, way)
@@ -162,7 +171,7 @@ class NetworkInNetwork(nn.Module):
         if len(blocks) == len(self.blocks) and all(block.fused(x) for block in blocks):
             x = self._fused(blocks, x)
             if type(self.head) is nn.Linear and self.head.bias is not None and self.head.in_features == x.shape[1]:
-                return _ends.head(x, self.head.weight, self.head.bias)
+                return batch_and_head.head(x, self.head.weight, self.head.bias)
         else:
             for block in self.blocks:
                 x = block(x)
@@ -202,16 +211,16 @@ class SmallNetwork(nn.Module):
 def network_in_network(shape: Shape, n_classes: int) -> nn.Module:
     """For images of any size from 4 x 4 up."""
     if len(shape) != 3:
-        raise ValueError(f"network 'nin' is for images, got rows of {shape[0]} numbers: use network='small'")
+        raise InputError(f"network 'nin' is for images, got rows of {shape[0]} numbers: use network='small'")
     if min(shape[1:]) < 4:
-        raise ValueError(f"network 'nin' is for images from 4 x 4 up, got {shape[1]} x {shape[2]}: enlarge them")
+        raise InputError(f"network 'nin' is for images from 4 x 4 up, got {shape[1]} x {shape[2]}: enlarge them")
     return NetworkInNetwork(shape[0], n_classes)
 
 
 def small(shape: Shape, n_classes: int) -> nn.Module:
     """For images of any size from 4 x 4 up, and rows of numbers."""
     if len(shape) == 3 and min(shape[1:]) < 4:
-        raise ValueError(f"network 'small' is for images from 4 x 4 up, got {shape[1]} x {shape[2]}: enlarge them")
+        raise InputError(f"network 'small' is for images from 4 x 4 up, got {shape[1]} x {shape[2]}: enlarge them")
     return SmallNetwork(shape, n_classes)
 
 
@@ -222,13 +231,13 @@ def get(network: str | Factory) -> Factory:
     """A module factory, or the one of that name."""
     if isinstance(network, str):
         if network not in NETWORKS:
-            raise ValueError(
+            raise InputError(
                 f"network must be one of {', '.join(map(repr, NETWORKS))} or a function (shape, n_classes) -> module, "
                 f"got {network!r}"
             )
         return NETWORKS[network]
     if not callable(network) or isinstance(network, nn.Module):
-        raise ValueError(
+        raise InputError(
             f"network must be a function (shape, n_classes) -> module, got {type(network).__name__}: a network that is "
             "there already cannot be started anew for each member"
         )

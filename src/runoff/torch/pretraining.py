@@ -19,12 +19,14 @@ from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import runoff
-from runoff._files import written_whole
-from runoff.torch import devices, networks, optimizers
+from runoff._io.files import written_whole
+from runoff._version import __version__
+from runoff.errors import InputError
+from runoff.recipes import Recipe
+from runoff.torch import devices, networks
 from runoff.torch.building import State, build, own_numbers, tensors_of
 from runoff.torch.procedural import KINDS, SIZE, Draws, scenes, textures
-from runoff.torch.recipes import Recipe
+from runoff.torch.training import optimizers
 
 FORMAT = "runoff weights 1"
 VIEW, WIDTH, OUT = 32, 1024, 128  # pixels of a view; numbers in the projection and behind it
@@ -49,7 +51,7 @@ class Pretraining:
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("batch", 2), ("pool", 1), ("renewed", 1), ("seed", 0)):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, got {getattr(self, name)!r}")
+                raise InputError(f"{name} must be a whole number of at least {least}, got {getattr(self, name)!r}")
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step."""
@@ -112,7 +114,7 @@ class Pretrainer:
             "command": command,
             "device": devices.describe(self.device) if self.device.type == "cuda" else "cpu",
             "precision": self.precision,
-            "versions": f"runoff {runoff.__version__}, torch {torch.__version__}, python {platform.python_version()}",
+            "versions": f"runoff {__version__}, torch {torch.__version__}, python {platform.python_version()}",
             "settings": repr(asdict(self.settings)),
         }
         data = save(self.state(), about)

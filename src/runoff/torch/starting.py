@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as parse
 from torch import Tensor, nn
 
-from runoff.storage import StorageError
+from runoff.errors import InputError, StorageError
 from runoff.torch import networks
 from runoff.torch.building import State, tensors_of
 from runoff.torch.networks import Factory, Shape
@@ -55,7 +55,7 @@ class Starting:
         with torch.no_grad():
             for name, value in self.weights.state.items():
                 if name not in tensors:
-                    raise ValueError(f"{self._which(name)}, which the network does not have: use other weights")
+                    raise InputError(f"{self._which(name)}, which the network does not have: use other weights")
                 tensors[name].copy_(self._fitted(name, value, tensors[name]))
         return module
 
@@ -70,7 +70,7 @@ class Starting:
         if value.ndim == 4 and value.shape[1] == 3 != like.shape[1] and name == self._first():
             value = (value.sum(1, keepdim=True) / like.shape[1]).expand(-1, like.shape[1], -1, -1)
         if value.shape != like.shape:
-            raise ValueError(
+            raise InputError(
                 f"{self._which(name)} of shape {tuple(value.shape)}, but the network's has {tuple(like.shape)}: "
                 "use other weights, or the network that they are of"
             )
@@ -88,18 +88,18 @@ def get(weights: str | Path | None, network: str | Factory) -> Weights | None:
     if weights == PROCEDURAL:
         return _procedural(network)
     if not isinstance(weights, (str, Path)):
-        raise ValueError(f"weights must be None, {PROCEDURAL!r} or the path of a file, got {type(weights).__name__}")
+        raise InputError(f"weights must be None, {PROCEDURAL!r} or the path of a file, got {type(weights).__name__}")
     path = Path(weights).expanduser().resolve()
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ValueError(
+        raise InputError(
             f"weights must be None, {PROCEDURAL!r} or a safetensors file, but {path} cannot be read: {error.strerror}"
         ) from None
     try:
         return Weights(str(path), hashlib.sha256(data).hexdigest(), _ordered(parse(data)))
     except (SafetensorError, ValueError, KeyError) as error:
-        raise ValueError(f"weights must be a safetensors file, but {path} is invalid: {error}") from None
+        raise InputError(f"weights must be a safetensors file, but {path} is invalid: {error}") from None
 
 
 def start(network: str | Factory, weights: str | Path | None) -> Factory:
@@ -141,14 +141,14 @@ def available() -> dict[str, dict[str, Any]]:
 def _procedural(network: str | Factory) -> Weights:
     known = available()
     if not known:
-        raise ValueError(
+        raise InputError(
             f"weights={PROCEDURAL!r} are not part of this package: train some with `runoff pretrain`, "
             "and give their path"
         )
     if not isinstance(network, str) or network not in known:
         name = network if isinstance(network, str) else getattr(network, "__name__", type(network).__name__)
         suited = " or ".join(map(repr, known))
-        raise ValueError(
+        raise InputError(
             f"weights={PROCEDURAL!r} are for network {suited}, got {name!r}: use weights=None, or train some with "
             "`runoff pretrain`"
         )
@@ -162,8 +162,8 @@ def _procedural(network: str | Factory) -> Weights:
 def _ordered(state: State) -> State:
     """Sort tensors by name, in float32, and check that they are finite numbers."""
     if not state:
-        raise ValueError("it holds no tensors")
+        raise InputError("it holds no tensors")
     for name, value in state.items():
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            raise ValueError(f"{name} is not finite")
+            raise InputError(f"{name} is not finite")
     return {name: state[name].float() if state[name].is_floating_point() else state[name] for name in sorted(state)}

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from runoff.verify._classifier import ClassifierVerifier, Members
-from runoff.verify._directory import MOST_MANIFEST, UnfitError, parsed, read
 from runoff.verify._report import CERTIFICATE, FILES, Failure, Report
 from runoff.verify._run import RunVerifier, Trainer
+from runoff.verify.directory import MOST_MANIFEST, UnfitError, parsed, read
 
 __all__ = ["CERTIFICATE", "FILES", "Failure", "Members", "Report", "Trainer", "classifier", "kind_of", "run"]
 
@@ -131,7 +131,7 @@ def classifier(
     """Verify a saved classifier with its training data: an array, a sparse matrix, a DataFrame, or texts.
 
     The radii that it gives are proven for `inputs`, or for training samples where there are none. `members` scores and
-    trains the members, as `runoff._retraining.members_of` does. For the rest see `run`.
+    trains the members, as `runoff.runs.retraining.members_of` does. For the rest see `run`.
     """
     report = Report(str(path))
     seed, draws = _draws(seed)

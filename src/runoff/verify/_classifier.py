@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff import check
-from runoff.verify import _networks, _radii
-from runoff.verify._directory import NETWORKS, RUN, Directory, UnfitError, open_directory
+from runoff.verify import _radii, networks
 from runoff.verify._parts import Divided, Parts
 from runoff.verify._report import Report
 from runoff.verify._settings import compare_members, parts_of
+from runoff.verify.directory import NETWORKS, RUN, Directory, UnfitError, open_directory
 
 
 class Members(Protocol):
@@ -175,7 +175,7 @@ class ClassifierVerifier:
             np.asarray(radius, np.int64),
         )  # fmt: skip
         self.progress("proving radii")
-        ballots = _networks.ranking(scores)
+        ballots = networks.ranking(scores)
         _radii.prove(claims, ballots, self.parts.spread(), range(min(len(ballots), self.sample)), self.report)
 
     def retrain(self, count: int, members: Members | None, why_absent: str) -> None:
@@ -218,5 +218,5 @@ def _as_images(X: Any) -> NDArray[Any]:
     if hasattr(X, "detach"):  # a tensor has its channels in front
         host = X.detach().cpu()
         array = np.asarray((host.float() if str(host.dtype) == "torch.bfloat16" else host).numpy())
-        return array.transpose(0, 2, 3, 1) if array.ndim == 4 else _networks.arranged(array)
-    return _networks.arranged(np.asarray(X.to_numpy() if hasattr(X, "iloc") else X))
+        return array.transpose(0, 2, 3, 1) if array.ndim == 4 else networks.arranged(array)
+    return networks.arranged(np.asarray(X.to_numpy() if hasattr(X, "iloc") else X))

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.verify import _networks
-from runoff.verify._directory import Directory, UnfitError, open_directory
+from runoff.verify import networks
 from runoff.verify._parts import Divided, Parts
 from runoff.verify._report import Report
 from runoff.verify._settings import compare_members, parts_of
+from runoff.verify.directory import Directory, UnfitError, open_directory
 
 BALLOTS = re.compile(r"ballots-([1-9]\d{0,8})\.npy")
 EDIT = re.compile(r"edits/\d{6,}-(add|remove)\.npz")
@@ -106,7 +106,7 @@ class RunData:
                 report.skipped(what, why_absent)
             return True
         before = len(report.failures)
-        fingerprint = _networks.dataset_fingerprint(dataset)
+        fingerprint = networks.dataset_fingerprint(dataset)
         if fingerprint != manifest["settings"].get("fingerprint"):
             report.files("the dataset", "has another fingerprint than the run records: these are other samples")
             return False
@@ -121,7 +121,7 @@ class RunData:
         except UnfitError as error:
             report.files("edits/", str(error))
             return False
-        self.x, self.inputs = _networks.arranged(x), _networks.arranged(np.asarray(dataset.x_test))
+        self.x, self.inputs = networks.arranged(x), networks.arranged(np.asarray(dataset.x_test))
         self.divided = self.parts.divide(self.x, y, dataset.original_digests, dataset.original_sums)
         if len(report.failures) == before:
             edits = len(manifest.get("edits", ()))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runoff.verify._directory import Directory, UnfitError
 from runoff.verify._parts import HASHES, Parts, derived_key
 from runoff.verify._report import Report
+from runoff.verify.directory import Directory, UnfitError
 
 MOST_MEMBERS, MOST_SEED = 10**6, 2**63
 

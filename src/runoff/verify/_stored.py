@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.verify import _networks
-from runoff.verify._directory import UnfitError
-from runoff.verify._networks import SCORES, Tensor
+from runoff.verify import networks
 from runoff.verify._report import SHOWN
 from runoff.verify._run_data import RunData
+from runoff.verify.directory import UnfitError
+from runoff.verify.networks import SCORES, Tensor
 
 NETWORK = re.compile(r"members/member-(\d{6,9})-seed-(\d{4,9})\.safetensors")
 
@@ -39,7 +39,7 @@ class StoredNetworks(RunData):
 
     def _network(self, member: int, seed: int) -> tuple[dict[str, str], dict[str, Tensor]] | None:
         name = f"members/member-{member:06d}-seed-{seed:04d}.safetensors"
-        return _networks.tensors(self.directory.data(name)) if name in self.directory.present else None
+        return networks.tensors(self.directory.data(name)) if name in self.directory.present else None
 
     def compare_ballots(self, trainer: Trainer | None, why_absent: str) -> None:
         """Recompute the ballots from the networks' stored scores; for a sample, the scores from their weights."""
@@ -72,11 +72,11 @@ class StoredNetworks(RunData):
             for n_seeds in seeds:
                 ballots = self.ballots[n_seeds]
                 own = [scores for seed, scores in found if seed < n_seeds and scores is not None]
-                mean = _networks.mean_scores(own, shares, len(ballots))
+                mean = networks.mean_scores(own, shares, len(ballots))
                 if mean is None or mean.shape != (len(ballots), self.n_classes):
                     unknown.add(m)
                     continue
-                differ = np.flatnonzero((_networks.ranking(mean) != ballots[:, m]).any(axis=1))
+                differ = np.flatnonzero((networks.ranking(mean) != ballots[:, m]).any(axis=1))
                 if len(differ):
                     wrong.append((n_seeds, m, int(differ[0])))
         for n_seeds, m, i in wrong[:SHOWN]:
@@ -117,7 +117,7 @@ class StoredNetworks(RunData):
             return 0
         own = np.asarray(scorer.scores(weights, self.inputs[chosen]))
         kept = tensors[SCORES].numbers()[chosen]
-        differ = np.flatnonzero((_networks.ranking(own) != _networks.ranking(kept.astype(own.dtype))).any(axis=1))
+        differ = np.flatnonzero((networks.ranking(own) != networks.ranking(kept.astype(own.dtype))).any(axis=1))
         if len(differ):
             raise UnfitError(
                 f"does not give the stored scores for input {chosen[differ[0]]} (seed {seed}, member {member})"
@@ -130,7 +130,7 @@ class StoredNetworks(RunData):
             return None
         if SCORES not in tensors:
             raise UnfitError("has no stored scores")
-        if self.inputs is not None and metadata.get("asked") != _networks.inputs_digest(self.inputs):
+        if self.inputs is not None and metadata.get("asked") != networks.inputs_digest(self.inputs):
             raise UnfitError(f"has scores for other inputs than those of the dataset (member {member}, seed {seed})")
         return tensors[SCORES].numbers()
 

@@ -1,0 +1,1 @@
+"""Files and locks: read without trusting them, written whole or not at all."""

@@ -1,0 +1,176 @@
+"""Files: arrays read without trusting them, results written whole or not at all."""
+
+import errno
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from runoff.errors import InputError
+
+VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the .npy format
+
+LARGEST = 2**33  # bytes of one file that is read or hashed: what claims more is damaged, or a trap
+CHUNK = 2**20
+
+UNFINISHED = ".runoff-tmp"  # suffix of temporary files and directories
+_TEMPORARY = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)  # as tempfile.mkstemp names them
+
+# What a system says that cannot sync a directory. Any other error is one.
+_CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
+
+
+def open_regular(path: str | Path) -> IO[bytes]:
+    """Open a file for reading, if it is a regular one: opening a named pipe would wait for a writer forever."""
+    waits = getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, os.O_RDONLY | waits | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
+    """Return the content of a regular file that has at most `most` bytes."""
+    with open_regular(path) as file:
+        _check_size(file, path, most)
+        return file.read()
+
+
+def sha256_of(path: str | Path) -> str:
+    """Return the SHA-256 of a regular file, in hexadecimal, without holding the file in memory."""
+    hashed = hashlib.sha256()
+    with open_regular(path) as file:
+        _check_size(file, path, LARGEST)
+        while part := file.read(CHUNK):
+            hashed.update(part)
+    return hashed.hexdigest()
+
+
+def _check_size(file: IO[bytes], path: str | Path, most: int) -> None:
+    size = os.fstat(file.fileno()).st_size
+    if size > most:
+        raise OSError(errno.EFBIG, f"{size} bytes, and at most {most} are read", os.fspath(path))
+
+
+def open_array(path: str | Path) -> NDArray[Any]:
+    """Memory-map a .npy file of plain numbers, after checking that all of it is there. Never unpickles."""
+    path = Path(path)
+    foreign = f"{path} must be a .npy file as numpy.save writes it, got something else"
+    try:
+        with open_regular(path) as file:
+            shape, _, dtype = read_header(file)
+            start, size = file.tell(), os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise InputError(foreign) from None
+    if dtype.hasobject:
+        raise InputError(f"{path} must hold numbers, got pickled objects, which are never loaded: save a plain array")
+    if dtype.subdtype is not None or dtype.names is not None:
+        raise InputError(f"{path} must hold numbers, got records ({dtype}): save a plain array")
+    if not dtype.itemsize:
+        raise InputError(f"{path} must hold numbers, got values of no bytes: save a plain array")
+    expected = start + dtype.itemsize * int(np.prod(shape, dtype=object))
+    if size < expected:
+        raise InputError(
+            f"{path} is truncated: its header promises {expected} bytes, the file has {size}; copy it again"
+        )
+    try:
+        mapped: NDArray[Any] = (
+            np.empty(shape, dtype) if 0 in shape else np.load(path, mmap_mode="r", allow_pickle=False)
+        )
+    except (ValueError, OverflowError):  # more dimensions, or larger ones, than an array can have
+        raise InputError(foreign) from None
+    return mapped
+
+
+def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape of a .npy file's array, whether it is in Fortran order, and its dtype.
+
+    A header that NumPy would not have written is a ValueError.
+    """
+    try:
+        version = npy.read_magic(file)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # a header is Python source to NumPy, and breaks in as many ways
+        raise InputError(f"it has a damaged header ({type(error).__name__})") from None
+    if version not in VERSIONS or not all(type(n) is int and n >= 0 for n in shape):
+        raise InputError(f"it has a header of version {version} and shape {shape}")
+    return shape, fortran, dtype
+
+
+@contextmanager
+def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
+    """A file that appears under its name only when it is complete and on disk."""
+    path = Path(path)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
+    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
+    try:
+        with os.fdopen(descriptor, **how) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).replace(path)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = os.fspath(path)  # a full disk does not say of which file
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Put a file's content on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(folder: Path) -> None:
+    """Put on disk what was renamed in a directory, where the system can: a file may be synced and its name not."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+
+
+def leftovers(folder: str | Path) -> list[Path]:
+    """The temporary files that `written_whole` left in a folder, itself only, when it was killed.
+
+    They look the same while they are being written: only who knows that nobody writes there may delete them. A folder
+    that is a link has none: what it leads to is somebody else's.
+    """
+    folder = Path(folder)
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    found = [f for f in folder.iterdir() if _TEMPORARY.fullmatch(f.name) and f.is_file() and not f.is_symlink()]
+    return sorted(found)
+
+
+def write_array(path: str | Path, array: NDArray[Any]) -> None:
+    """A .npy file of plain numbers, whole or not at all."""
+    with written_whole(path, binary=True) as file:
+        np.save(file, array, allow_pickle=False)

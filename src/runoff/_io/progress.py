@@ -1,0 +1,44 @@
+"""Progress bars on standard error, with the time left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+Item = TypeVar("Item")
+
+
+def with_progress(
+    items: Iterable[Item], what: str, total: int, *, done: int = 0, show: bool | None = None, unit: str = ""
+) -> Iterator[Item]:
+    """Yield items while a bar shows how many have come; by default only if standard error is a terminal.
+
+    An item that has a length counts as that many if `unit` names what is counted.
+    """
+    if not total or not (sys.stderr.isatty() if show is None else show):
+        yield from items
+        return
+    from rich.progress import MofNCompleteColumn, TextColumn
+
+    count = TextColumn("{task.completed:,} of {task.total:,} " + unit) if unit else MofNCompleteColumn()
+    with progress_bars(count) as bars:
+        task = bars.add_task(f"{what} ({done} already done)" if done else what, total=total)
+        for item in items:
+            yield item
+            bars.advance(task, len(item) if unit else 1)  # type: ignore[arg-type]
+
+
+@contextmanager
+def progress_bars(*columns: ProgressColumn) -> Iterator[Progress]:
+    """Show bars on standard error while the block runs, with these columns between the bar and the time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    first = (TextColumn("{task.description}"), BarColumn())
+    with Progress(*first, *columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+        yield bars

@@ -1,0 +1,267 @@
+"""Compiled certificates of the run-off election with a spread (FA+ROE). Notation as in `_runoff_kernels`."""
+
+from typing import Any
+
+import numpy as np
+
+from runoff._kernels.compiling import helper, kernel
+from runoff._kernels.counting import first_choices, gap, ranks_above
+from runoff._kernels.covering import IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search
+from runoff._kernels.plurality import pass_power
+from runoff._kernels.runoff import final_gap, finalists
+
+RIVALS = 3  # how many classes that c must pass enter a `beaten` threat: more only cost time
+
+
+@kernel
+def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, runner_up: Any, cost: Any) -> int:
+    """Any spread: Theorem 3.4 with Lemmas 3.7 and 3.8; `tight` then takes each threat's rows together, by search."""
+    n, n_members, n_classes = scores.shape
+    n_buckets = reach.members_at.shape[0] - 1
+    first = np.zeros(n_members, np.int32)
+    votes = np.zeros(n_classes, np.int32)
+    above = np.zeros(n_classes, np.int32)
+    power = np.zeros(n_members, np.int32)
+    bound = np.zeros(n_classes, np.int32)
+    sums = np.zeros(n_buckets, np.int32)
+    tally = np.zeros(3 * reach.largest + 1, np.int32)
+    near = np.zeros(n_classes, np.int32)
+    for i in range(n):
+        row = scores[i]
+        if not first_choices(row, first, votes):
+            return i
+        w, s = finalists(row, votes, above)
+        prediction[i], runner_up[i] = w, s
+        best = _beaten_spread(row, first, votes, above, w, s, reach, power, bound, sums, tally)
+        if n_classes > 2:
+            best = _thrown_out_spread(first, votes, w, best, reach, power, near, sums, tally)
+        if tight and best < UNREACHABLE:
+            best = _raise(row, first, votes, above, w, s, best, bound, near, reach, budget)
+        cost[i] = best
+    return -1
+
+
+@helper
+def final_power(row: Any, w: int, c: int, out: Any) -> None:
+    """1 for each member that ranks w above c: taking it over lowers the gap of round 2 by 2."""
+    for j in range(row.shape[0]):
+        out[j] = ranks_above(row[j], w, c)
+
+
+@helper
+def _beaten_spread(
+    row: Any,
+    first: Any,
+    votes: Any,
+    above: Any,
+    w: int,
+    s: int,
+    reach: Any,
+    power: Any,
+    bound: Any,
+    sums: Any,
+    tally: Any,
+) -> int:
+    """Cert^R2 of Theorem 3.4, with the bound of each class that it did not pass over in `bound` (0 elsewhere)."""
+    n_members, n_classes = row.shape
+    final_power(row, w, s, power)
+    best = needed(power, (final_gap(above, n_members, w, s) + 1) // 2, UNREACHABLE, reach, sums, tally)
+    bound[:] = 0
+    bound[s] = best
+    no_votes = np.zeros(2, np.int32)  # 1v1(s, c) is the same for all c without votes, but for the tie
+    for c in range(n_classes):
+        if c == w or c == s:
+            continue
+        g, final = gap(votes, s, c), final_gap(above, n_members, w, c)
+        if max(g, final) > 2 * reach.largest * (best - 1):
+            continue
+        tie = 1 if c > s else 0
+        known: Any = no_votes[tie] if votes[c] == 0 else 0
+        if known == 0:
+            pass_power(first, s, c, power)
+            known = needed(power, g, best, reach, sums, tally)
+            if votes[c] == 0:
+                no_votes[tie] = known
+        if known < best:
+            final_power(row, w, c, power)
+            known = max(known, needed(power, (final + 1) // 2, best, reach, sums, tally))
+            best = min(best, known)
+        bound[c] = known
+    return best
+
+
+@helper
+def closest(votes: Any, w: int, reach: Any, limit: int, near: Any) -> int:
+    """Fill `near` with the classes that may pass w with fewer than `limit` buckets, by rising gap; how many.
+
+    Of the classes without votes only the two lowest can be part of a cheapest pair.
+    """
+    count, no_votes = 0, 0
+    for c in range(votes.shape[0]):
+        if c == w or gap(votes, w, c) > 2 * reach.largest * (limit - 1):
+            continue
+        if votes[c] == 0:
+            no_votes += 1
+            if no_votes > 2:
+                continue
+        at = count
+        while at > 0 and gap(votes, w, near[at - 1]) > gap(votes, w, c):
+            near[at] = near[at - 1]
+            at -= 1
+        near[at] = c
+        count += 1
+    return count
+
+
+@helper
+def pair_power(first: Any, w: int, c1: int, c2: int, out: Any) -> None:
+    """Lemma 3.8: taking over a member that votes w lowers gap(w, c1) + gap(w, c2) by 3, one that votes none by 1."""
+    for j in range(first.shape[0]):
+        f = first[j]
+        out[j] = 1 + 2 * (f == w) - (f == c1) - (f == c2)
+
+
+@helper
+def _thrown_out_spread(
+    first: Any, votes: Any, w: int, best: int, reach: Any, power: Any, near: Any, sums: Any, tally: Any
+) -> int:
+    """The smaller of `best` and Cert^R1 of Theorem 3.4.
+
+    The gaps are added as they are, as in the proof of Lemma 3.8. Its statement clips each at 0 first, which is wrong
+    when one class beats w already: docs/proofs.md has a case where an attack is cheaper than that.
+    """
+    count = closest(votes, w, reach, best, near)
+    singles = np.zeros(count, np.int32)  # 1v1(w, c), once known
+    for y in range(1, count):
+        g2 = gap(votes, w, near[y])
+        for x in range(y):
+            g1 = gap(votes, w, near[x])
+            if g2 > 2 * reach.largest * (best - 1) or g1 + g2 > 3 * reach.largest * (best - 1):
+                break
+            for z in (y, x):
+                if singles[z] == 0:
+                    pass_power(first, w, near[z], power)
+                    singles[z] = needed(power, gap(votes, w, near[z]), best, reach, sums, tally)
+            bound = max(singles[x], singles[y])
+            if singles[y] >= best:
+                break
+            if bound < best:
+                pair_power(first, w, near[x], near[y], power)
+                best = min(best, max(bound, needed(power, g1 + g2, best, reach, sums, tally)))
+    return best
+
+
+@helper
+def thrown_out_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any, powers: Any) -> int:
+    """The rows of `thrown out by c1 and c2`: each gap alone and both together are all that it takes; how many."""
+    pass_power(first, w, c1, powers[0])
+    pass_power(first, w, c2, powers[1])
+    pair_power(first, w, c1, c2, powers[2])
+    gaps[0], gaps[1] = gap(votes, w, c1), gap(votes, w, c2)
+    gaps[2] = gaps[0] + gaps[1]
+    return 3
+
+
+@helper
+def beaten_rows(row: Any, first: Any, votes: Any, above: Any, w: int, c: int, gaps: Any, powers: Any) -> int:
+    """The rows of `beaten by c`: round 2, the rivals furthest ahead of c in round 1, and all added up; how many."""
+    n_members, n_classes = row.shape
+    final = final_gap(above, n_members, w, c)
+    rows, together = 0, 0
+    if final > 0:
+        final_power(row, w, c, powers[0])
+        gaps[0] = (final + 1) // 2
+        rows, together = 1, final
+    votes_before, before = n_members + 1, -1
+    for _ in range(RIVALS):
+        u = -1  # the next class by votes, then by index
+        for v in range(n_classes):
+            later = votes[v] < votes_before or (votes[v] == votes_before and v > before)
+            if v != w and v != c and later and (u < 0 or votes[v] > votes[u]):
+                u = v
+        if u < 0 or gap(votes, u, c) <= 0:
+            break
+        votes_before, before = votes[u], u
+        pass_power(first, u, c, powers[rows])
+        gaps[rows] = gap(votes, u, c)
+        together += gaps[rows]
+        rows += 1
+    if rows > 1:
+        for j in range(n_members):
+            total = powers[0, j] if final > 0 else 0  # counted twice: round 2's row is in halves
+            for q in range(rows):
+                total += powers[q, j]
+            powers[rows, j] = total
+        gaps[rows] = together
+        rows += 1
+    return rows
+
+
+@helper
+def _cannot_pass(first: Any, votes: Any, w: int, c: int, reach: Any) -> bool:
+    """Whether some class stays ahead of c in round 1 even when every member that a bucket reaches is taken over."""
+    reached = np.zeros(votes.shape[0], np.int32)
+    total = 0
+    for j in range(first.shape[0]):
+        if reach.buckets_at[j + 1] > reach.buckets_at[j]:
+            reached[first[j]] += 1
+            total += 1
+    for u in range(votes.shape[0]):
+        if u != c and u != w and total + reached[u] - reached[c] < gap(votes, u, c):
+            return True
+    return False
+
+
+@helper
+def _raise(
+    row: Any,
+    first: Any,
+    votes: Any,
+    above: Any,
+    w: int,
+    s: int,
+    best: int,
+    bound: Any,
+    near: Any,
+    reach: Any,
+    budget: int,
+) -> int:
+    """Raise the cost as long as search can prove that no threat gets by with `best` buckets."""
+    n_members, n_classes = row.shape
+    n_buckets = reach.members_at.shape[0] - 1
+    chosen = np.zeros(n_buckets + 1, np.int32)
+    powers = np.zeros((RIVALS + 2, n_members), np.int32)
+    gaps = np.zeros(RIVALS + 2, np.int32)
+    while best <= n_buckets:
+        for turn in range(n_classes):
+            c = (s + turn) % n_classes  # s first: it is the usual way to lose
+            if c == w or bound[c] > best:
+                continue
+            g = gap(votes, s, c) if c != s else 0
+            if max(g, final_gap(above, n_members, w, c)) > 2 * reach.largest * best:
+                continue
+            if reach.n_unreached > 0 and _cannot_pass(first, votes, w, c, reach):
+                bound[c] = UNREACHABLE
+                continue
+            rows = beaten_rows(row, first, votes, above, w, c, gaps, powers)
+            verdict, nodes = search(gaps[:rows], powers[:rows], best, reach, budget, chosen)
+            budget -= nodes
+            if verdict == PROVEN:
+                bound[c] = best + 1
+            elif verdict == IMPOSSIBLE:
+                bound[c] = UNREACHABLE
+            else:
+                return best
+        if n_classes > 2:
+            count = closest(votes, w, reach, best + 1, near)
+            for y in range(1, count):
+                for x in range(y):
+                    rows = thrown_out_rows(first, votes, w, near[x], near[y], gaps, powers)
+                    if gaps[2] > 3 * reach.largest * best:
+                        break
+                    verdict, nodes = search(gaps[:rows], powers[:rows], best, reach, budget, chosen)
+                    budget -= nodes
+                    if verdict != PROVEN and verdict != IMPOSSIBLE:
+                        return best
+        best += 1
+    return UNREACHABLE

@@ -1,0 +1,71 @@
+"""`runoff pretrain`: first weights from procedural images."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from pathlib import Path
+
+import click
+
+from runoff.cli.errors import writing
+from runoff.cli.runs import told
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The safetensors file.")
+@click.option("--steps", type=click.IntRange(1), default=11_000, show_default=True, help="Batches of scenes.")
+@click.option("--batch", type=click.IntRange(2), default=1024, show_default=True, help="Scenes per step.")
+@click.option("--network", default="nin", show_default=True, help="nin or small.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--device", help="cpu, cuda or cuda:N. Default: a GPU if there is one.")
+@click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Write a PNG with some of the images.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+def pretrain(
+    out: Path,
+    steps: int,
+    batch: int,
+    network: str,
+    seed: int,
+    device: str | None,
+    sheet: Path | None,
+    as_json: bool,
+) -> None:
+    """Train first weights on images that a formula draws, for `runoff train --weights FILE`.
+
+    No photograph and no training sample is read, so nobody can poison the weights. The same options on the same kind
+    of device, with the same versions, give the same file.
+
+    Example: runoff pretrain --steps 2000 --out first.safetensors
+    """
+    with told(), writing(out):
+        from runoff._io.progress import with_progress
+        from runoff.torch.pretraining import Pretrainer, Pretraining
+        from runoff.torch.pretraining import sheet as drawn
+
+        settings = Pretraining(steps=steps, batch=batch, seed=seed)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        if sheet is not None:
+            _write_picture(sheet, drawn(settings))
+        pretrainer = Pretrainer(network, settings, device)
+        losses = list(with_progress(pretrainer.run(), "pretraining", steps))[-min(100, steps) :]
+        command = f"runoff pretrain --steps {steps} --batch {batch} --network {shlex.quote(network)} --seed {seed}"
+        pretrainer.write(out, f"{command} --out {shlex.quote(out.name)}")
+        loss = sum(float(value) for value in losses) / len(losses)
+    digest = hashlib.sha256(out.read_bytes()).hexdigest()
+    if as_json:
+        click.echo(json.dumps({"file": str(out), "sha256": digest, "steps": steps, "loss": round(loss, 4)}))
+        return
+    click.echo(f"{out}: {steps} steps, loss {loss:.3f} over the last {len(losses)}, SHA-256 {digest}")
+    click.echo(f"Next: runoff train DATASET --k K --recipe strong --weights {shlex.quote(str(out))} --out RUN")
+
+
+def _write_picture(path: Path, image: object) -> None:
+    try:
+        from PIL import Image
+    except ImportError:
+        raise ImportError("--sheet needs Pillow. Install it with: pip install runoff[datasets]") from None
+    import numpy as np
+
+    Image.fromarray(np.asarray(image)).save(path, format="PNG")

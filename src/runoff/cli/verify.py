@@ -1,0 +1,185 @@
+"""`runoff verify`: a run or a saved classifier, checked as by an outsider."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from runoff._io.files import written_whole
+from runoff.cli.errors import InputError, writing
+
+if TYPE_CHECKING:
+    from runoff.verify import Report
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="The training data: a .npz file with x and y for a classifier; for a run, where its dataset is now.",
+)
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets are.")
+@click.option("--full", is_flag=True, help="Score every input again and solve every radius by integer programming.")
+@click.option(
+    "--sample", type=click.IntRange(0), default=20, show_default=True, help="Inputs for that, without --full."
+)
+@click.option(
+    "--retrain", type=click.IntRange(0), default=0, metavar="N", help="Retrain N members, and compare them bit for bit."
+)
+@click.option("--seed", type=click.IntRange(0), help="Repeat the random choices of an earlier verification.")
+@click.option("--trusted", multiple=True, metavar="TYPE", help="A type of yours that members of a classifier may hold.")
+@click.option("--device", help="Where to score and train: cpu, cuda or cuda:N. Default: a GPU if there is one.")
+@click.option(
+    "--attest", type=click.Path(path_type=Path), help="Write an in-toto statement to this file, to be signed."
+)
+@click.option("--attestation", type=click.Path(path_type=Path), help="Compare such a statement with what is on disk.")
+@click.option("--signature", type=click.Path(path_type=Path), help="A signature over --attestation, by ssh-keygen.")
+@click.option("--allowed-signers", type=click.Path(path_type=Path), help="Whose keys count, as ssh-keygen reads them.")
+@click.option("--signer", help="Who must have signed: a name in the file of allowed signers.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+def verify(
+    path: Path,
+    data: Path | None,
+    data_dir: Path | None,
+    full: bool,
+    sample: int,
+    retrain: int,
+    seed: int | None,
+    trusted: tuple[str, ...],
+    device: str | None,
+    attest: Path | None,
+    attestation: Path | None,
+    signature: Path | None,
+    allowed_signers: Path | None,
+    signer: str | None,
+    as_json: bool,
+) -> None:
+    """Verify a run or a saved classifier in the directory PATH as an outsider would.
+
+    Checks every digest, derives buckets and training sets again from the data and the key, ranks the stored scores
+    again, and proves every radius by other code than that which made it. Exits with code 0 if all is well, 3 if a
+    certificate is wrong, 4 if files do not match; what was not checked is listed.
+
+    Example: runoff verify runs/digits-20 --retrain 2
+    """
+    from runoff import verify as verifier
+    from runoff.verify import attestation as statements
+
+    signing = (signature, allowed_signers, signer)
+    if any(part is not None for part in signing) and (None in signing or attestation is None):
+        raise InputError("a signature needs --attestation, --signature, --allowed-signers and --signer together")
+    if not path.is_dir():
+        raise InputError(f"{path} must be the directory of a run or of a saved classifier")
+    console = Console(stderr=True)
+    options: dict[str, Any] = {"full": full, "sample": sample, "retrain": retrain, "seed": seed}
+    with console.status("verifying") as status:
+        options["progress"] = status.update
+        if verifier.kind_of(path) in ("runoff classifier", "runoff torch classifier"):
+            report = _classifier(path, data, trusted, device, options)
+        else:
+            report = _run(path, data, data_dir, device, options)
+        if attestation is not None and not report.failures:
+            statements.compare(attestation, report)
+            if signature is not None and allowed_signers is not None and signer is not None and not report.failures:
+                statements.check_signature(attestation, signature, allowed_signers, signer, report)
+    if attest is not None and not report.failures:
+        with writing(attest), written_whole(attest) as file:
+            json.dump(statements.statement(report), file, indent=1)
+    _show(report, as_json)
+    if report.exit_code:
+        click.get_current_context().exit(report.exit_code)
+
+
+def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | None, options: dict[str, Any]) -> Report:
+    from runoff import verify as verifier
+    from runoff._io.locks import locked
+    from runoff.errors import BusyError
+
+    loaded: list[Any] = []
+
+    def dataset() -> tuple[Any, str]:
+        manifest = _manifest(path)
+        try:
+            loaded.append(_dataset(manifest, data, data_dir))
+        except Exception as error:
+            if data is not None:
+                raise InputError(f"{data} cannot be read as a dataset: {error}") from None
+            return None, f"the dataset cannot be read here ({type(error).__name__}: {error})"
+        return loaded[0], ""
+
+    def trainer() -> tuple[Any, str]:
+        if not loaded:
+            return None, "the dataset is not at hand"
+        try:
+            from runoff.runs.retraining import RunTrainer
+
+            return RunTrainer(_manifest(path), loaded[0].x_train.shape[1:], device), ""
+        except Exception as error:
+            return None, f"the networks cannot be scored or trained here ({type(error).__name__}: {error})"
+
+    try:
+        with locked(path, reading=True):
+            return verifier.run(path, dataset, trainer=trainer, **options)
+    except BusyError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest, whose form the verifier has checked."""
+    from runoff.verify import directory
+
+    manifest: dict[str, Any] = directory.parsed(directory.read(path / "manifest.json", directory.MOST_MANIFEST))
+    return manifest
+
+
+def _dataset(manifest: dict[str, Any], data: Path | None, data_dir: Path | None) -> Any:
+    from runoff import datasets
+
+    given = str(manifest["dataset"]["given"]) if data is None else str(data)
+    return datasets.load(given, data_dir, classes=None if given in datasets.NAMES else manifest["dataset"]["classes"])
+
+
+def _classifier(
+    path: Path, data: Path | None, trusted: tuple[str, ...], device: str | None, options: dict[str, Any]
+) -> Report:
+    from runoff import verify as verifier
+
+    X = y = inputs = None
+    why = "the training data was not given: pass it as --data train.npz, with the arrays x and y"
+    if data is not None:
+        from runoff.datasets import npz
+        from runoff.errors import DatasetError
+
+        try:
+            found = npz.read(data, ["x", "y"], ["inputs"])
+        except (DatasetError, OSError) as error:
+            raise InputError(str(error)) from None
+        X, y, inputs = found["x"], found["y"], found.get("inputs")
+
+    def members() -> tuple[Any, str]:
+        try:
+            from runoff.runs.retraining import members_of
+
+            return members_of(path, str(verifier.kind_of(path)), trusted, device), ""
+        except Exception as error:
+            return None, f"the members cannot be loaded here ({type(error).__name__}: {error})"
+
+    return verifier.classifier(path, X, y, inputs=inputs, members=members, why_no_data=why, **options)
+
+
+def _show(report: Report, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), indent=2))
+        return
+    for failure in report.failures:
+        click.echo(f"Error: {failure}.", err=True)
+    if not report.failures:
+        click.echo(f"{report.subject}: nothing is wrong with what was checked (seed {report.facts['seed']}).")
+    for title, lines in (("Checked", report.checked), ("Not checked", report.not_checked)):
+        for line in lines:
+            click.echo(f"{title}: {line}.")

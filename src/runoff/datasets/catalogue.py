@@ -1,0 +1,167 @@
+"""The named datasets: their sizes and classes, the official archives, and the checksums that their content must have.
+
+The SHA-256 of the pixels is over all training images, then all test images; that of the labels is over one byte each,
+in the same order; that of the originals is over the digests, then the sums.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from runoff.datasets._dataset import Dataset, sha256
+from runoff.datasets.places import command
+from runoff.errors import DatasetError, IntegrityError, MissingError
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A file of an official distribution."""
+
+    file: str
+    url_base: str
+    algorithm: str
+    checksum: str
+
+    def __str__(self) -> str:
+        return f"{self.file} ({self.algorithm} {self.checksum})"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a named dataset must be."""
+
+    name: str
+    n_train: int
+    n_test: int
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    pixels: str
+    labels: str
+    originals: str | None = None
+    archives: tuple[Archive, ...] = ()
+
+    def check(self, dataset: Dataset, where: Path, data_dir: str | os.PathLike[str] | None) -> Dataset:
+        """The dataset, if it is the official one to the last bit."""
+        labels = [y.astype(np.uint8) for y in (dataset.y_train, dataset.y_test)]
+        found = {
+            "pixels": (sha256(dataset.x_train, dataset.x_test), self.pixels),
+            "labels": (sha256(*labels), self.labels),
+        }
+        if self.originals is not None and dataset.original_digests is not None and dataset.original_sums is not None:
+            found["original pixels"] = (sha256(dataset.original_digests, dataset.original_sums), self.originals)
+        for what, (got, expected) in found.items():
+            if got != expected:
+                raise self.altered(
+                    where, f"its {what} have SHA-256 {got[:16]}..., expected {expected[:16]}...", data_dir
+                )
+        return dataset
+
+    def altered(self, where: Path, why: str, data_dir: str | os.PathLike[str] | None) -> IntegrityError:
+        """The error for files that are there and are not the official ones."""
+        cure = "install scikit-learn again"
+        if self.archives:
+            cure = f"remove it and run: {command('fetch', self.name, data_dir)}"
+        return IntegrityError(f"{self.name} in {where} is not the official dataset: {why}; {cure}")
+
+    def missing(
+        self, root: Path, archives: tuple[Archive, ...], data_dir: str | os.PathLike[str] | None
+    ) -> MissingError:
+        """The error for a dataset that is not there: which files, from where, go where."""
+        bases = " and ".join(dict.fromkeys(archive.url_base for archive in archives))
+        return MissingError(
+            f"{self.name} is missing in {root}: run {command('fetch', self.name, data_dir)}, or put "
+            f"{', '.join(map(str, archives))} from {bases} into {root / self.name}"
+        )
+
+
+def _archives(url_base: str, algorithm: str, files: dict[str, str]) -> tuple[Archive, ...]:
+    return tuple(Archive(file, url_base, algorithm, checksum) for file, checksum in files.items())
+
+
+DIGITS = Entry(
+    name="digits",
+    n_train=1437,
+    n_test=360,
+    shape=(8, 8),
+    classes=tuple("0123456789"),
+    pixels="bcbb0e618c5d01154b209302d6b88a80e3c67bb6ae282707f62e853e6a7573d4",
+    labels="9ac66ba9c802cedb158a64aa8ca9f2391150cfc08175aee62b6c6d38532dfd73",
+)
+
+MNIST = Entry(
+    name="mnist",
+    n_train=60000,
+    n_test=10000,
+    shape=(28, 28),
+    classes=tuple("0123456789"),
+    pixels="5b92582eb909c82a9bfefcd44acbe9233be3eb5b419a44cf211022ad2bf4bf96",
+    labels="671ff9d70b4811116d55c3dd479efa7a981e2e62753ef7a6d5c15fea81e63d27",
+    archives=_archives(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "sha256",
+        {
+            "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
+    ),
+)
+
+CIFAR10 = Entry(
+    name="cifar10",
+    n_train=50000,
+    n_test=10000,
+    shape=(32, 32, 3),
+    classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    pixels="0ac3ab5c78edb36ac68f69e287fd8f957b2d4f820b80e5fa9bd05c810fc0d95d",
+    labels="3edb456524d5918aefded81f5aef7c32efab2a788211df998a4eb0c8957baa1f",
+    archives=_archives(
+        "https://www.cs.toronto.edu/~kriz/",
+        "sha256",
+        {"cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
+    ),
+)
+
+SIGNS = """
+speed limit 20; speed limit 30; speed limit 50; speed limit 60; speed limit 70; speed limit 80; end of speed limit 80;
+speed limit 100; speed limit 120; no overtaking; no overtaking by lorries; right of way at the next crossing;
+priority road; give way; stop; no vehicles; no lorries; no entry; danger; bend to the left; bend to the right;
+double bend; uneven road; slippery road; road narrows on the right; road works; traffic lights; pedestrians; children;
+cyclists; ice or snow; wild animals; end of all restrictions; turn right ahead; turn left ahead; straight ahead;
+straight ahead or right; straight ahead or left; keep right; keep left; roundabout; end of no overtaking;
+end of no overtaking by lorries
+"""
+
+GTSRB = Entry(
+    name="gtsrb",
+    n_train=39209,
+    n_test=12630,
+    shape=(48, 48, 3),
+    classes=tuple(" ".join(sign.split()) for sign in SIGNS.split(";")),
+    pixels="7ee91fc4d2735fa88ecc297b9ca34fb4ffb1df1be119df1ab107627d0e7fbfd5",
+    labels="be404748a7f439e55f14113c6fbebb2051e4d739ec18a0bc6d80ef68bc32c9bd",
+    originals="e4f3c765dfe38dd2a0b25b454982b82f996a301435d916290fc42dad3e6309e4",
+    archives=_archives(
+        "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370/",
+        "md5",
+        {
+            "GTSRB_Final_Training_Images.zip": "f33fd80ac59bff73c82d25ab499e03a3",
+            "GTSRB_Final_Test_Images.zip": "c7e4e6327067d32654124b0fe9e82185",
+            "GTSRB_Final_Test_GT.zip": "fe31e9c9270bbcd7b84b7f21a9d9d9e5",
+        },
+    ),
+)
+
+CATALOGUE = {entry.name: entry for entry in (DIGITS, MNIST, CIFAR10, GTSRB)}
+
+
+def named(name: str) -> Entry:
+    """What the dataset of this name must be."""
+    if name not in CATALOGUE:
+        raise DatasetError(f"a dataset must be one of {', '.join(CATALOGUE)}, got {name!r}")
+    return CATALOGUE[name]

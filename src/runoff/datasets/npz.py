@@ -1,0 +1,90 @@
+"""Arrays in .npz files: read without pickle and without trusting the headers, written whole or not at all."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff._io.files import open_regular, read_header, written_whole
+from runoff.datasets._archives import BROKEN, is_refusal
+from runoff.errors import DatasetError, MissingError
+
+CHUNK = 2**24
+LARGE, RATIO = 2**28, 100  # bytes, and how much smaller they may be on disk: photographs shrink by less than 10
+
+Kind = tuple[np.dtype[Any], tuple[int, ...]]
+
+
+def read(
+    source: Path | IO[bytes],
+    names: Sequence[str],
+    optional: Sequence[str] = (),
+    kinds: Mapping[str, Kind] | None = None,
+    name: str | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Return the named arrays of a file. With `kinds`, one of another type or shape is refused before it takes memory.
+
+    `name` is what errors call the file, where it has no path.
+    """
+    arrays = {}
+    path = name or source
+    try:
+        with _opened(source) as file, zipfile.ZipFile(file) as archive:
+            stored = set(archive.namelist())
+            absent = [array for array in names if f"{array}.npy" not in stored]
+            if absent:
+                raise DatasetError(f"{path} must hold {', '.join(names)}, and has no {absent[0]}")
+            for array in [*names, *(extra for extra in optional if f"{extra}.npy" in stored)]:
+                arrays[array] = _array(archive, array, path, None if kinds is None else kinds[array])
+    except DatasetError:
+        raise
+    except BROKEN as error:
+        if isinstance(error, OSError) and is_refusal(error):
+            raise MissingError(f"{path} cannot be read: {error.strerror}") from None
+        raise DatasetError(f"{path} cannot be read as a .npz file: {error!s:.200}") from None
+    return arrays
+
+
+def _opened(source: Path | IO[bytes]) -> IO[bytes]:
+    return open_regular(source) if isinstance(source, Path) else source
+
+
+def _array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | None) -> NDArray[Any]:
+    info = archive.getinfo(f"{name}.npy")
+    if kind is None and info.file_size > max(LARGE, RATIO * info.compress_size):
+        raise DatasetError(
+            f"{path} would take {info.file_size / 1e9:.1f} GB of memory for {name}, from "
+            f"{info.compress_size / 1e6:.1f} MB on disk, which looks like a trap: save it with numpy.savez, "
+            "uncompressed, if it is yours"
+        )
+    with archive.open(info) as file:
+        shape, fortran, dtype = read_header(file)
+        if dtype.hasobject:
+            raise DatasetError(f"{path} must hold numbers, got pickled objects in {name}, which are never loaded")
+        if kind is not None and (dtype, shape) != kind:
+            raise DatasetError(f"{path} holds {name} as {dtype} {shape}, expected {kind[0]} {kind[1]}")
+        size = dtype.itemsize * int(np.prod(shape, dtype=object))
+        if size > info.file_size - file.tell():
+            raise DatasetError(f"{path} is damaged: {name} promises {size} bytes and has fewer")
+        array = np.empty(shape[::-1] if fortran else shape, dtype)
+        if size:
+            view = array.reshape(-1).view(np.uint8)
+            for start in range(0, size, CHUNK):
+                part = file.read(min(CHUNK, size - start))
+                if len(part) < min(CHUNK, size - start):
+                    raise DatasetError(f"{path} is cut short: {name} promises {size} bytes and has fewer")
+                view[start : start + len(part)] = np.frombuffer(part, np.uint8)
+        if file.read(1):  # the last read is also what checks the CRC
+            raise DatasetError(f"{path} is damaged: {name} has more bytes than it promises")
+    return array.T if fortran else array
+
+
+def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Under a temporary name, synced and renamed: it is there whole or not at all."""
+    with written_whole(path, binary=True) as file:
+        np.savez(file, **cast(Any, arrays))

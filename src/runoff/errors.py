@@ -1,0 +1,53 @@
+"""Errors that runoff raises on purpose, each with one sentence: what was expected, what was given, how to fix it.
+
+All of them are `RunoffError`, and `ValueError` as well. Anything else that is raised is a bug. `runoff.cli.errors`
+decides on the exit code of each.
+"""
+
+
+class RunoffError(ValueError):
+    """Base class of the errors that runoff raises on purpose."""
+
+
+class InputError(RunoffError):
+    """An argument, array or file from the user that is not what was expected."""
+
+
+class MemberError(RunoffError):
+    """A member that could not be trained or scored; the message names it."""
+
+
+class DeviceError(InputError):
+    """A device that does not exist, or that cannot keep the guarantee."""
+
+
+class RunError(InputError):
+    """A run that does not fit what was asked of it."""
+
+
+class BusyError(RunoffError):
+    """A run that another command is working on."""
+
+
+class StorageError(RunoffError):
+    """A stored file or directory that was altered or damaged, or is of another kind."""
+
+
+class CheckpointError(StorageError):
+    """A checkpoint that cannot be used."""
+
+
+class DatasetError(InputError):
+    """A file or folder that is not a dataset."""
+
+
+class MissingError(DatasetError):
+    """A dataset that was not found where it was looked for, or that cannot be read there."""
+
+
+class IntegrityError(DatasetError):
+    """A dataset's file whose content is not the official one."""
+
+
+class DownloadError(DatasetError):
+    """A file that could not be downloaded."""

@@ -1,0 +1,1 @@
+"""The paper's tables, and how its rows are reproduced."""

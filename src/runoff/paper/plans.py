@@ -1,0 +1,109 @@
+"""What the paper's rows need: their runs, their networks, and how long those would take, without the data."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runoff.paper import tables
+
+if TYPE_CHECKING:
+    from runoff.paper.tables import Row
+
+
+def planned(
+    rows: list[Row],
+    trials: int | None,
+    runs: Path,
+    network: str,
+    recipe: str | None,
+    device: str | None,
+    in_flight: int | None,
+) -> list[dict[str, Any]]:
+    """What each row needs, what of it is still to be trained after the rows before it, and for how long, roughly."""
+    counted: dict[str, int] = {}  # networks of runs that are there, or will be
+    plans = []
+    for row in rows:
+        n = row.trials if trials is None else trials
+        n_members = row.k * row.spread
+        needed = {run_of(row, trial): n_members * n_seeds_of(row, n) for trial in range(n)}
+        missing = 0
+        for name, networks in needed.items():
+            there = counted.setdefault(name, _networks_in(runs / name, n_members))
+            missing += max(0, networks - there)
+            counted[name] = max(networks, there)
+        names = ("table", "dataset", "k", "method", "d")
+        plan = {name: getattr(row, name) for name in names}
+        seconds = seconds_for(row, missing, network, recipe, device, in_flight)
+        total = sum(needed.values())
+        plans.append({**plan, "trials": n, "n_networks": total, "missing": missing, "seconds": round(seconds, 1)})
+    return plans
+
+
+def _networks_in(path: Path, n_members: int) -> int:
+    """As many as a run has, or had when its ballots were made."""
+    from runoff.runs import Run
+
+    if not (path / "manifest.json").exists():
+        return 0
+    seeds = Run.open(path).seeds()
+    return max(len(list(path.glob("members/member-*.safetensors"))), n_members * max(seeds, default=0))
+
+
+def in_words(plan: dict[str, Any]) -> str:
+    """A plan as a line."""
+    row = "{table} {dataset} k={k} {method} d={d}".format(**plan)
+    often = f" for {plan['trials']} trials" if plan["trials"] > 1 else ""
+    left = f"{plan['missing']} to train, roughly {plan['seconds']:.0f} s" if plan["missing"] else "none more to train"
+    return f"{row}: {plan['n_networks']} networks{often}, {left}"
+
+
+def shared(row: Row) -> bool:
+    """Whether all trials are in one run: the networks of other seeds are what DPA* adds to each member of DPA."""
+    return row.base == "DPA"
+
+
+def run_of(row: Row, trial: int) -> str:
+    """The name of the run that a trial is in."""
+    return row.run if shared(row) or not trial else f"{row.run}-trial{trial}"
+
+
+def n_seeds_of(row: Row, trials: int) -> int:
+    """Networks of each member of such a run."""
+    return trials if shared(row) else row.n_seeds
+
+
+def seconds_for(
+    row: Row, n_networks: int, network: str, recipe: str | None, device: str | None, in_flight: int | None
+) -> float:
+    """A rough guess for so many networks of a row."""
+    if not n_networks:
+        return 0.0
+    chosen = recipe or tables.RECIPES[row.dataset]
+    start, each = _pace(row.dataset, row.k, network, chosen, device, in_flight)
+    return start + n_networks * each
+
+
+@lru_cache
+def _pace(
+    dataset: str, k: int, network: str, recipe: str, device: str | None, in_flight: int | None
+) -> tuple[float, float]:
+    """Seconds to start, and for each network of average size; random images are as good as real ones for that."""
+    import numpy as np
+
+    from runoff import recipes
+    from runoff.isolation import seeds_of
+    from runoff.runs import training
+    from runoff.torch import Job, Trainer, networks
+
+    n_samples, n_inputs, shape, n_classes = tables.SIZES[dataset]
+    trainer = Trainer(networks.get(network), recipes.get(recipe), shape, n_classes, device=device, in_flight=in_flight)
+    draws, n = np.random.default_rng(0), round(n_samples / k)
+    images = draws.integers(0, 256, (n, *shape), dtype=np.uint8)
+    labels = draws.integers(0, n_classes, n)
+    job = Job(0, 0, seeds_of(0, 0, 1)[0], images, np.arange(n), labels)
+    asked = np.broadcast_to(images[:1], (n_inputs, *shape))
+    one = training.guess(trainer, job, [n], asked)
+    start = 0.0 if trainer.device.type == "cpu" else training.START_SECONDS
+    return start, one - start

@@ -1,0 +1,95 @@
+"""The paper's tables: certified fractions in percent, and the settings that each row stands for."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field, replace
+from importlib import resources
+
+BASES = ("DPA", "DPA*", "FA")
+# A mirrored digit or sign is another one, so only CIFAR-10 is flipped.
+RECIPES = {"cifar10": "paper", "mnist": "paper-no-flip", "gtsrb": "paper-no-flip"}
+# Training samples, test inputs, shape, classes.
+SIZES: dict[str, tuple[int, int, tuple[int, int, int], int]] = {
+    "mnist": (60_000, 10_000, (28, 28, 1), 10),
+    "cifar10": (50_000, 10_000, (32, 32, 3), 10),
+    "gtsrb": (39_209, 12_630, (48, 48, 3), 43),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table. `percent` and `std` are by number of edits; `std` only where trials were repeated (T6).
+
+    Table 6 heads its last column with 22 edits; its numbers are those of 20, as in the other tables of that setting.
+    """
+
+    table: str
+    dataset: str
+    k: int
+    method: str
+    d: int
+    percent: dict[int, float] = field(hash=False)
+    std: dict[int, float] = field(hash=False)
+    printed_d: int | None = None  # of the printed numbers, where it is not d
+
+    def at(self, d: int) -> Row:
+        """The row with another d than the paper's, for those who cannot train so many networks."""
+        return self if self.base == "DPA" or self.d == d else replace(self, d=d, printed_d=self.d)
+
+    @property
+    def base(self) -> str:
+        """Without the election."""
+        return self.method.removesuffix("+ROE")
+
+    @property
+    def election(self) -> str:
+        """Run-off where the paper says ROE."""
+        return "runoff" if self.method.endswith("+ROE") else "plurality"
+
+    @property
+    def spread(self) -> int:
+        """Members of a bucket."""
+        return self.d if self.base == "FA" else 1
+
+    @property
+    def n_seeds(self) -> int:
+        """Networks of a member."""
+        return self.d if self.base == "DPA*" else 1
+
+    @property
+    def n_networks(self) -> int:
+        """Networks to train for it."""
+        return self.k * self.d
+
+    @property
+    def trials(self) -> int:
+        """Ensembles that its numbers are a mean over: table 6 has 16 for DPA and 4 for FA."""
+        return 1 if self.table != "T6" else 16 if self.base == "DPA" else 4
+
+    @property
+    def run(self) -> str:
+        """The name of the run that it needs: rows that share members share it."""
+        return f"{self.dataset}-k{self.k}-d{self.spread}"
+
+
+def rows(
+    table: str | None = None, dataset: str | None = None, k: int | None = None, method: str | None = None
+) -> list[Row]:
+    """The rows that match, those with the fewest networks first."""
+    found: dict[tuple[str, str, int, str, int], Row] = {}
+    text = resources.files("runoff.paper").joinpath("tables.csv").read_text(encoding="utf-8")
+    for line in csv.DictReader(text.splitlines()):
+        key = (line["table"], line["dataset"], int(line["k"]), line["method"], int(line["d"]))
+        row = found.setdefault(key, Row(*key, percent={}, std={}))
+        row.percent[int(line["budget"])] = float(line["percent"])
+        if line["std"]:
+            row.std[int(line["budget"])] = float(line["std"])
+    wanted = {"table": table, "dataset": dataset, "k": k, "method": method}
+    matching = [r for r in found.values() if all(v is None or getattr(r, name) == v for name, v in wanted.items())]
+    return sorted(
+        matching, key=lambda r: (r.n_networks * RELATIVE[r.dataset] // r.k, r.dataset, r.k, r.method, r.table)
+    )
+
+
+RELATIVE = {"mnist": 1, "cifar10": 2, "gtsrb": 3}  # what a network costs, roughly, for one and the same share of data

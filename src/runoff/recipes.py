@@ -1,0 +1,175 @@
+"""Recipes: how a member is trained, as data. They are fixed beforehand and stored with what they made."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff.errors import InputError
+
+SCHEDULES = ("steps", "cosine", "constant")
+OPTIMIZERS = ("sgd", "adamw")
+PRECISIONS = ("auto", "fp32", "tf32", "bf16")
+NUMBERS = ("lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing", "affine", "cutmix")
+LATER = ("affine", "trivial", "cutmix")  # fields that the first release did not have
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a member is trained.
+
+    A member's epochs are one shuffled stream that is cut into full batches. A member with fewer samples than
+    `batch_size` has batches of about as many as it has samples, so that it takes about one step an epoch. All of this
+    follows from the number of its own samples.
+
+    Parameters
+    ----------
+    epochs, batch_size, optimizer ("sgd" or "adamw"), lr, momentum, nesterov, weight_decay : as in PyTorch
+    schedule : "steps" (lr times gamma after each epoch in milestones), "cosine" (to zero) or "constant"
+    crop : random crop after padding by so many black pixels
+    flip : mirror every other image, by chance
+    jitter : brightness, contrast and saturation, each times a number from 1 - jitter to 1 + jitter
+    cutout : a square of this side set to the mean
+    mixup : each batch mixed with itself in another order, in a share from Beta(mixup, mixup)
+    affine : strength of a random rotation, scaling and shear of every image; 1 is up to 15 degrees, 28 % and 0.1
+    trivial : TrivialAugment, one random operation of random strength on every image (see `augment.trivial`)
+    cutmix : the share of batches in which a random rectangle is taken from another image instead of mixup
+    label_smoothing : as in PyTorch
+    test_flip : scores are the mean over an input and its mirror image
+    precision : "fp32", "tf32", "bf16", or "auto": bf16 on GPUs that have it, else fp32
+
+    """
+
+    epochs: int
+    batch_size: int = 128
+    optimizer: str = "sgd"
+    lr: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+    schedule: str = "cosine"
+    milestones: tuple[int, ...] = ()
+    gamma: float = 0.2
+    crop: int = 0
+    flip: bool = False
+    jitter: float = 0.0
+    cutout: int = 0
+    mixup: float = 0.0
+    label_smoothing: float = 0.0
+    test_flip: bool = False
+    precision: str = "auto"
+    affine: float = 0.0
+    trivial: bool = False
+    cutmix: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
+            if getattr(self, name) not in allowed:
+                raise InputError(
+                    f"a recipe's {name} must be one of {', '.join(map(repr, allowed))}, got {getattr(self, name)!r}"
+                )
+        for name, least in (("epochs", 1), ("batch_size", 2), ("crop", 0), ("cutout", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"a recipe's {name} must be a whole number of at least {least}, got {value!r}")
+        for name in (
+            "lr",
+            "momentum",
+            "weight_decay",
+            "gamma",
+            "jitter",
+            "mixup",
+            "label_smoothing",
+            "affine",
+            "cutmix",
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+                raise InputError(f"a recipe's {name} must be a number of at least 0, got {value!r}")
+        for name in ("jitter", "cutmix"):
+            if getattr(self, name) > 1:
+                raise InputError(f"a recipe's {name} must be at most 1, got {getattr(self, name)!r}")
+        if not isinstance(self.trivial, bool):
+            raise InputError(f"a recipe's trivial must be True or False, got {self.trivial!r}")
+        object.__setattr__(self, "milestones", tuple(int(epoch) for epoch in self.milestones))
+
+    @property
+    def on_bytes(self) -> str | None:
+        """The name of an operation that needs images of 8 bits, if the recipe has one."""
+        return next((name for name in ("jitter", "trivial") if getattr(self, name)), None)
+
+    def batch_of(self, n_samples: int) -> int:
+        """The batch size of a member with so many samples.
+
+        Multiples of 8, from 16 up, so that members of about the same size share what is prepared for a size.
+        """
+        if n_samples >= self.batch_size:
+            return self.batch_size
+        return min(self.batch_size, max(16, 8 * round(n_samples / 8)))
+
+    def steps_of(self, n_samples: int) -> int:
+        """The number of steps of a member with so many samples."""
+        return max(1, round(self.epochs * n_samples / self.batch_of(n_samples)))
+
+    def rates(self, n_samples: int) -> NDArray[np.float32]:
+        """The learning rate of each step."""
+        steps = np.arange(self.steps_of(n_samples))
+        if self.schedule == "cosine":
+            return (self.lr * 0.5 * (1 + np.cos(np.pi * steps / len(steps)))).astype(np.float32)
+        epochs = steps * self.batch_of(n_samples) // n_samples
+        passed = np.searchsorted(self.milestones, epochs, side="right") if self.schedule == "steps" else 0 * steps
+        return (self.lr * self.gamma**passed).astype(np.float32)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the recipe as plain data for manifests and identities.
+
+        Fields of `LATER` are left out where they are off, so that recipes of earlier releases stay what they were.
+        """
+        off = {
+            field.name for field in fields(self) if field.name in LATER and getattr(self, field.name) == field.default
+        }
+        data = {**asdict(self), "milestones": list(self.milestones)}
+        return {name: value for name, value in data.items() if name not in off}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Recipe:
+        """From a manifest."""
+        if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
+            raise InputError(f"a recipe has no {unknown[0]!r}: it was written by another release")
+        return cls(**data)
+
+
+PAPER = Recipe(epochs=200, schedule="steps", milestones=(60, 120, 160), crop=4, flip=True)
+
+STRONG = Recipe(
+    epochs=200,
+    weight_decay=2e-3,
+    crop=4,
+    flip=True,
+    jitter=0.4,
+    trivial=True,
+    mixup=1.0,
+    test_flip=True,
+)
+
+RECIPES = {
+    "paper": PAPER,
+    # MNIST and GTSRB: a mirrored digit or sign is another one.
+    "paper-no-flip": Recipe.from_dict({**PAPER.to_dict(), "flip": False}),
+    # For members with few images.
+    "strong": STRONG,
+    "strong-no-flip": Recipe.from_dict({**STRONG.to_dict(), "flip": False, "test_flip": False}),
+    "quick": Recipe(epochs=20, batch_size=64, optimizer="adamw", lr=3e-3, weight_decay=1e-2),
+}
+
+
+def get(recipe: str | Recipe) -> Recipe:
+    """A recipe, or the one of that name."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    if recipe not in RECIPES:
+        raise InputError(f"recipe must be a Recipe or one of {', '.join(map(repr, RECIPES))}, got {recipe!r}")
+    return RECIPES[recipe]

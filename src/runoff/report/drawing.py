@@ -1,0 +1,71 @@
+"""Matplotlib, which only figures need: how it is found, and how all figures look."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runoff._io.files import written_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMN = 3.25  # inches: the width of a column in a paper of two
+FORMATS = ("svg", "pdf", "png")
+# Okabe and Ito's colours, which are told apart with any kind of colour vision; shapes and dashes say the same.
+COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F3C8D")
+MARKERS = ("o", "s", "^", "D", "v", "P", "<", "*", "p")  # one more than colours: all pairs differ
+DASHES = {"plurality": (0, (4, 2)), "runoff": "-"}
+STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.5,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,  # text that can be edited and searched
+    "text.parse_math": False,  # a dollar sign in a class's name is a dollar sign
+    "svg.hashsalt": "runoff",  # the same figure has the same bytes
+}
+
+
+def library() -> Any:
+    """Matplotlib's figure module; where it is missing, how to get it."""
+    try:
+        from matplotlib import figure
+    except ImportError:
+        raise ImportError("figures need matplotlib. Install it with: pip install runoff[report]") from None
+    return figure
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The look of a paper, for what is drawn meanwhile."""
+    library()
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        yield
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """As SVG, PDF and PNG, each whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    undated: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+    for kind in FORMATS:
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=kind, dpi=300, metadata=undated[kind])
+        with written_whole(folder / f"{name}.{kind}", binary=True) as file:
+            file.write(drawn.getvalue())

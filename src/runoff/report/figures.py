@@ -1,0 +1,253 @@
+"""Figures like the paper's: certified fractions, improvements over DPA, and one election."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runoff.errors import InputError
+from runoff.paper import tables
+from runoff.report import _election_figure
+from runoff.report.drawing import COLORS, COLUMN, DASHES, MARKERS, library, save, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from runoff.report.source import Source
+
+FEW = 4  # curves whose legend fits into the axes
+WIDE = 24  # letters of a label, of which two fit beside each other
+NEEDED = ("dataset", "k", "method", "d", "budget", "ours", "paper")
+
+
+@dataclass
+class Curve:
+    """One method: percentages by budget, ours and the paper's."""
+
+    label: str
+    election: str
+    ours: dict[int, float]
+    paper: dict[int, float] = field(default_factory=dict)
+    beside: int = 1  # the d of the paper's
+    base: Curve | None = None  # what its improvement is measured from
+    marks: tuple[int, ...] = ()
+    whole: bool = False  # all budgets that have any certified are there
+
+
+def draw(data: dict[str, Any], source: Source, folder: Path, *, example: int | None = None) -> list[str]:
+    """The three figures of collected data; the election is one of `source`. Returns their names."""
+    curves = _curves(data)
+    written = _both(curves, folder, "")
+    with styled():
+        figure = _election_figure.draw(source, data["methods"][0]["bound"], example)
+        save(figure, folder, "election")
+    return [*written, "election"]
+
+
+def draw_table(path: Path, folder: Path) -> list[str]:
+    """Two figures for each dataset and k of a table such as `runoff reproduce` writes. Returns their names."""
+    written = []
+    for (dataset, k), curves in _settings(path).items():
+        written += _both(curves, folder, f"-{dataset}-k{k}")
+    return written
+
+
+def _both(curves: Sequence[Curve], folder: Path, suffix: str) -> list[str]:
+    names = [f"certified{suffix}"]
+    with styled():
+        rows = -(-(len(curves) + 1) // _columns(curve.label for curve in curves))
+        room = 0.0 if len(curves) <= FEW else 0.14 * rows  # for a legend above the axes
+        figure = library().Figure(figsize=(COLUMN, 2.5 + room), layout="constrained")
+        _certified(figure.subplots(), curves)
+        save(figure, folder, names[0])
+        if any(curve.base is not None for curve in curves):
+            names.append(f"improvement{suffix}")
+            figure = library().Figure(figsize=(COLUMN, 2.0 + room), layout="constrained")
+            _improvement(figure.subplots(), curves)
+            save(figure, folder, names[1])
+    return names
+
+
+def _curves(data: dict[str, Any]) -> list[Curve]:
+    curves = []
+    for method in data["methods"]:
+        n = data["sources"][method["source"]]["n_inputs"]
+        curves.append(
+            Curve(
+                label=method["label"],
+                election=method["election"],
+                ours={budget: 100 * right / n for budget, right in enumerate(method["curve"])},
+                paper={mark["budget"]: mark["percent"] for mark in method["paper"]},
+                marks=tuple(data["budgets"]),
+                whole=True,
+            )
+        )
+    for m, curve in enumerate(curves):
+        base = _base(data, m)
+        curve.base = None if base is None else curves[base]
+    return curves
+
+
+def _base(data: dict[str, Any], m: int) -> int | None:
+    """What a method's improvement is measured from: DPA for the same dataset and k, else its own members' plurality."""
+    methods, sources = data["methods"], data["sources"]
+    method = methods[m]
+    own = sources[method["source"]]
+    plain = [j for j, other in enumerate(methods) if other["election"] == "plurality"]
+    setting = ("data", "n_partitions")
+    for j in plain:
+        source = sources[methods[j]["source"]]
+        same_data = own["data"] is not None and all(source[name] == own[name] for name in setting)
+        if methods[j]["name"] == "DPA" and (same_data or methods[j]["source"] == method["source"]):
+            return j if j != m else None
+    same = [j for j in plain if methods[j]["source"] == method["source"] and j != m]
+    return same[0] if same else None
+
+
+def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
+    """The curves of a table by dataset and k; improvements are over DPA. Of a row in two tables the first counts.
+
+    Of rows beside the same printed one, with fewer networks than it, the one with the nearest d is drawn.
+    """
+    found: dict[tuple[str, int], dict[tuple[str, int], Curve]] = {}
+    kinds: dict[tuple[str, str, str, int], tuple[str, str]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            if missing := [name for name in NEEDED if name not in (reader.fieldnames or ())]:
+                raise InputError(f"{path} must have the columns {', '.join(NEEDED)}; {missing[0]} is missing")
+            for line in reader:
+                curves = found.setdefault((_plain_name(line["dataset"]), int(line["k"])), {})
+                method, d = line["method"], int(line["d"])
+                election = "runoff" if method.endswith("+ROE") else "plurality"
+                printed = int(line.get("paper_d") or d)
+                label = method if d == 1 else f"{method}, d = {d}" + (f" ({printed})" if printed != d else "")
+                kind = (line.get("network") or "nin", line.get("recipe") or "")
+                if kinds.setdefault((line["dataset"], line["k"], method, d), kind) != kind:
+                    raise InputError(
+                        f"{path} has {method} of {line['dataset']}, k = {line['k']}, for several networks or recipes: "
+                        "draw them apart"
+                    )
+                curve = curves.setdefault((method, d), Curve(label, election, {}, beside=printed))
+                budget = int(line["budget"])
+                curve.ours.setdefault(budget, float(line["ours"]))
+                if line["paper"]:
+                    curve.paper.setdefault(budget, float(line["paper"]))
+                if line.get("clean"):
+                    curve.ours.setdefault(0, float(line["clean"]))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} must be a CSV file in UTF-8, as `runoff reproduce` writes it") from None
+    except (TypeError, csv.Error) as error:
+        raise InputError(f"{path} must be a CSV file as `runoff reproduce` writes it: {error}") from None
+    if not found:
+        raise InputError(f"{path} has no rows")
+    for curves in found.values():
+        for (method, _), curve in curves.items():
+            curve.marks = tuple(curve.ours)
+            curve.base = curves.get(("DPA", 1)) if method != "DPA" else None
+    return {setting: _nearest(curves) for setting, curves in found.items()}
+
+
+def _nearest(curves: dict[tuple[str, int], Curve]) -> list[Curve]:
+    """Of each method and printed d, the curve whose d is nearest, in the paper's order."""
+    chosen: dict[tuple[str, int], tuple[int, Curve]] = {}
+    for (method, d), curve in curves.items():
+        key = (method, curve.beside)
+        if key not in chosen or abs(d - curve.beside) < abs(chosen[key][0] - curve.beside):
+            chosen[key] = d, curve
+    bases = [*tables.BASES, ""]
+
+    def place(key: tuple[str, int]) -> tuple[int, int, bool]:
+        base = key[0].removesuffix("+ROE")
+        return bases.index(base if base in bases else ""), key[1], key[0] != base
+
+    return [chosen[key][1] for key in sorted(chosen, key=place)]
+
+
+def _plain_name(name: str) -> str:
+    """A dataset's name that can be part of a file's."""
+    if not name or not all(letter.isalnum() or letter in "-_" for letter in name):
+        raise InputError(f"dataset must be a name of letters and digits, got {name!r}")
+    return name
+
+
+def _line(ax: Axes, j: int, curve: Curve, values: dict[int, float], marks: Sequence[int]) -> None:
+    at = sorted(values)
+    ax.plot(
+        at,
+        [values[budget] for budget in at],
+        color=COLORS[j % len(COLORS)],
+        linestyle=DASHES.get(curve.election, ":"),
+        marker=MARKERS[j % len(MARKERS)],
+        markevery=[i for i, budget in enumerate(at) if budget in marks],
+        label=curve.label,
+    )
+
+
+def _crosses(ax: Axes, j: int, values: dict[int, float]) -> None:
+    ax.plot(list(values), list(values.values()), "x", color=COLORS[j % len(COLORS)], markersize=5, markeredgewidth=1.3)
+
+
+def _certified(ax: Axes, curves: Sequence[Curve]) -> None:
+    """Certified fraction by budget, as in the first row of the paper's Figure 2."""
+    for j, curve in enumerate(curves):
+        _line(ax, j, curve, curve.ours, curve.marks)
+        _crosses(ax, j, curve.paper)
+    last = max(
+        (b for curve in curves for b, value in (*curve.ours.items(), *curve.paper.items()) if value > 0), default=1
+    )
+    ax.set(
+        xlabel="edits of the training data",
+        ylabel="certified fraction (%)",
+        ylim=(0, None),
+        xlim=(0, last + max(1.0, 0.03 * last)),
+    )
+    _legend(ax, any(curve.paper for curve in curves))
+
+
+def _improvement(ax: Axes, curves: Sequence[Curve]) -> None:
+    """Percentage points over plurality of the same members, or over DPA: the second row."""
+    ax.axhline(0, color="#666666", linewidth=0.8)
+    printed = False
+    for j, curve in enumerate(curves):
+        if curve.base is None:
+            continue
+        if curve.whole:  # beyond its end nothing is certified
+            budgets = curve.ours.keys() | curve.base.ours.keys()
+            ours = {b: curve.ours.get(b, 0.0) - curve.base.ours.get(b, 0.0) for b in budgets}
+        else:
+            ours = {b: value - curve.base.ours[b] for b, value in curve.ours.items() if b in curve.base.ours}
+        printed_gain = {b: value - curve.base.paper[b] for b, value in curve.paper.items() if b in curve.base.paper}
+        _line(ax, j, curve, ours, curve.marks)
+        _crosses(ax, j, printed_gain)
+        printed = printed or bool(printed_gain)
+    names = {curve.base.label for curve in curves if curve.base is not None}
+    over = names.pop() if len(names) == 1 else "plurality"
+    ax.set(xlabel="edits of the training data", ylabel=f"points over {over}")
+    _legend(ax, printed)
+
+
+def _legend(ax: Axes, printed: bool) -> None:
+    if printed:
+        other = any(label.endswith(")") for label in ax.get_legend_handles_labels()[1])
+        label = "paper (d in brackets)" if other else "printed in the paper"
+        ax.plot([], [], "x", color="#444444", markersize=5, label=label)
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    handles, labels = ax.get_legend_handles_labels()
+    if len(handles) <= FEW + 1:
+        ax.legend(handlelength=2.6)
+    else:
+        ncols = _columns(labels)
+        ax.figure.legend(handles, labels, loc="outside upper left", ncols=ncols, handlelength=2.6, columnspacing=1.2)
+
+
+def _columns(labels: Iterable[str]) -> int:
+    """Of a legend that is as wide as the figure."""
+    return 2 if max(map(len, labels)) <= WIDE else 1

@@ -1,0 +1,322 @@
+"""Sources: what a report needs to know of an ensemble and its test inputs, wherever they come from."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from runoff import datasets
+from runoff._io.files import read_regular
+from runoff._io.manifests import LARGEST_MANIFEST
+from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
+from runoff.elections import get
+from runoff.errors import InputError, RunError, StorageError
+from runoff.report._pictures import stretched
+from runoff.runs import Run, Settings
+
+if TYPE_CHECKING:
+    from runoff.ensemble import Ensemble
+
+Facts = tuple[tuple[str, str], ...]
+BLOCK = 1024  # inputs looked at together
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Source:
+    """An ensemble, its members' ballots for test inputs, and what is known of both.
+
+    Attributes
+    ----------
+    ballots : (n_inputs, n_members, n_classes) points or scores
+    labels : (n_inputs,) the true classes, as indices
+    spread : (n_buckets, d) which members learn from each bucket
+    pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) of 8 bits
+    features : the inputs themselves where there are no pictures: an array, a table or texts
+    member_sizes, member_seconds : samples and seconds of training for each member; None where it is not known
+    dataset : its name
+    of_paper : whether it is that dataset of the paper, unedited
+    like_paper : whether network and recipe are the paper's, where that is known
+    facts : what to say of it, as pairs of words
+    made, checked : commands, or lines of Python, that made it and that check it
+    notes : what is missing, and why
+
+    """
+
+    name: str
+    ballots: NDArray[Any]
+    labels: NDArray[np.int64]
+    spread: NDArray[np.int64]
+    classes: tuple[str, ...]
+    n_partitions: int
+    n_seeds: int = 1
+    n_train: int | None = None
+    pictures: NDArray[np.uint8] | None = None
+    features: Any = None
+    member_sizes: NDArray[np.int64] | None = None
+    member_seconds: tuple[float | None, ...] | None = None
+    dataset: str = ""
+    of_paper: bool = False
+    like_paper: bool | None = None
+    fingerprint: str | None = None  # of the partition
+    data_fingerprint: str | None = None
+    facts: Facts = ()
+    made: tuple[str, ...] = ()
+    checked: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if len(set(self.classes)) != len(self.classes):
+            raise InputError(f"{self.name} must have classes with different names")
+        if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            raise InputError(f"{self.name} must have labels from 0 to {len(self.classes) - 1}")
+        for name in ("name", "dataset", "classes", "facts", "made", "checked", "notes"):
+            object.__setattr__(self, name, visible(getattr(self, name)))
+        if self.labels.shape != self.ballots.shape[:1]:
+            raise InputError(
+                f"{self.name} must have one label for each of {len(self.ballots)} inputs, got shape {self.labels.shape}"
+            )
+        if len(self.classes) != self.ballots.shape[2]:
+            raise InputError(f"{self.name} must have {self.ballots.shape[2]} classes, got {len(self.classes)}")
+
+    @property
+    def d(self) -> int:
+        """Members of a bucket."""
+        return int(self.spread.shape[1])
+
+    def certificates(self, election: str, bound: str) -> Certificates:
+        """Of all inputs, with the names of the classes."""
+        if not get(election).in_paper:
+            bound = "tight"
+        found = certify(self.ballots, election=election, spread=self.spread, bound=bound)
+        return found.named(np.array(self.classes, dtype=object), self.fingerprint)
+
+    def member_accuracy(self) -> NDArray[np.float64]:
+        """How often each member's first choice is right."""
+        right = np.zeros(self.ballots.shape[1], np.int64)
+        for start in range(0, len(self.ballots), BLOCK):
+            block = slice(start, start + BLOCK)
+            right += (self.ballots[block].argmax(axis=2) == self.labels[block, None]).sum(axis=0)
+        return right / len(self.ballots)
+
+    @classmethod
+    def from_run(
+        cls, path: str | Path, n_seeds: int | None = None, *, data_dir: Path | None = None, pictures: bool = True
+    ) -> Source:
+        """A run's directory, every file of it checked. Pictures are those of its dataset, where that can be read."""
+        path = Path(path)
+        if not (path / "manifest.json").exists():
+            raise RunError(f"{path} is not a run: it has no manifest.json; make one with `runoff train`")
+        run = Run.open(path)
+        run.verify()
+        try:
+            return cls(**_of_run(run, path, n_seeds, data_dir, pictures))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StorageError(
+                f"{path} does not describe a run: {type(error).__name__}: {error}; train it again"
+            ) from None
+
+    @classmethod
+    def from_classifier(
+        cls,
+        classifier: Ensemble,
+        X: Any,
+        y_true: ArrayLike,
+        *,
+        name: str = "classifier",
+        dataset: str = "",
+        picture_shape: tuple[int, ...] | None = None,
+        made: tuple[str, ...] = (),
+        checked: tuple[str, ...] = (),
+    ) -> Source:
+        """A fitted classifier, of scikit-learn members or of networks, and test inputs with their labels.
+
+        `picture_shape` is the shape of an image whose pixels are the features, such as (8, 8). Images need none.
+        """
+        scores = classifier.scores(X)
+        if not scores.classes_fixed:
+            raise InputError(LABELS_NOT_FIXED)
+        classes = classifier.classes_
+        labels = np.asarray(y_true)
+        if outside := sorted({str(label) for label in labels[~np.isin(labels, classes)].tolist()}):
+            raise InputError(f"y_true must hold labels that the classifier knows, got {outside[0]}")
+        sizes = classifier.member_sizes_
+        partition = classifier.partition_
+        if picture_shape is None and isinstance(X, np.ndarray) and X.dtype == np.uint8 and X.ndim > 2:
+            picture_shape = X.shape[1:]
+        pictures = None if picture_shape is None else _as_pictures(X, picture_shape)
+        return cls(
+            name=name,
+            ballots=scores.values,
+            labels=np.searchsorted(classes, labels).astype(np.int64),
+            spread=scores.spread,
+            classes=tuple(str(label) for label in classes.tolist()),
+            n_partitions=partition.n_partitions,
+            n_seeds=classifier.n_seeds,
+            n_train=int(sizes.sum()) // partition.d,
+            pictures=pictures,
+            features=None if pictures is not None else X.tocsr() if hasattr(X, "tocsr") else X,
+            member_sizes=sizes,
+            dataset=dataset,
+            fingerprint=scores.fingerprint,
+            facts=(
+                ("Classifier", repr(classifier)),
+                ("Hash of samples", str(partition.hash)),
+                ("Fingerprint of the partition", scores.fingerprint),
+            ),
+            made=made,
+            checked=checked,
+        )
+
+
+def visible(text: Any) -> Any:
+    """Texts, also nested ones, whose control characters can be seen: some turn the rest of a sentence around."""
+    if isinstance(text, tuple):
+        return tuple(visible(part) for part in text)
+    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pictures: bool) -> dict[str, Any]:
+    manifest, settings = run.manifest, run.settings
+    seeds = n_seeds if n_seeds is not None else max(run.seeds(), default=1)
+    ballots, notes = run.ballots(n_seeds), []
+    shown = None
+    if pictures:
+        shown, note = _pictures(run, data_dir)
+        notes += [note] if note else []
+    recipe = _recipe(settings.recipe)
+    edits = run.n_edits()
+    facts = (
+        ("Dataset", f"{settings.dataset}, {manifest['dataset']['n_train']:,} training samples"),
+        ("Fingerprint of the dataset", settings.fingerprint),
+        ("Fingerprint of the partition", manifest["partition"]["fingerprint"]),
+        ("SHA-256 of the ballots", manifest["files"][f"ballots-{seeds}.npy"]),
+        ("Network", settings.network),
+        ("First weights", _first_weights(settings)),
+        ("Recipe", recipe or json.dumps(settings.recipe, sort_keys=True)),
+        ("Hash of samples", settings.hash),
+        ("Seed", str(settings.random_state)),
+        ("Edits since", f"{edits}" if edits else "none"),
+        ("Device", f"{manifest.get('device', 'unknown')}, {manifest.get('precision', 'unknown')}"),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(manifest["versions"].items()))),
+    )
+    return {
+        "name": (path.resolve().name or str(path)) + (f", {seeds} networks a member" if seeds > 1 else ""),
+        "ballots": ballots,
+        "labels": np.asarray(run.labels()),
+        "spread": run.spread(),
+        "classes": tuple(str(name) for name in manifest["dataset"]["classes"]),
+        "n_partitions": settings.n_partitions,
+        "n_seeds": seeds,
+        "n_train": sum(manifest["member_sizes"]) // settings.spread,
+        "pictures": shown,
+        "member_sizes": np.array(manifest["member_sizes"], np.int64),
+        "member_seconds": _seconds(run, seeds),
+        "dataset": settings.dataset,
+        "of_paper": manifest["dataset"]["given"] in datasets.NAMES and not edits,
+        "like_paper": None if recipe is None else _like_paper(settings, recipe),
+        "fingerprint": manifest["partition"]["fingerprint"],
+        "data_fingerprint": None if edits else settings.fingerprint,
+        "facts": facts,
+        "made": (_train_command(run, path, seeds, recipe), *_update_commands(run, path)),
+        "checked": (f"runoff certify {shlex.quote(str(path))} --seeds {seeds}",),
+        "notes": tuple(notes),
+    }
+
+
+def _pictures(run: Run, data_dir: Path | None) -> tuple[NDArray[np.uint8] | None, str]:
+    """The test images, or why there are none."""
+    given, classes = run.manifest["dataset"]["given"], run.manifest["dataset"]["classes"]
+    try:
+        data = datasets.load(given, data_dir, classes=None if given in datasets.NAMES else classes)
+    except (datasets.DatasetError, OSError) as error:
+        return None, f"No pictures: {error}"
+    if data.fingerprint != run.settings.fingerprint:
+        return None, f"No pictures: {given} holds other samples now than those that the run was trained on"
+    return stretched(data.x_test), ""
+
+
+def _as_pictures(X: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    values = np.asarray(X, dtype=np.float64).reshape(-1, *shape)
+    low, high = float(values.min()), float(values.max())
+    return np.rint(255 * (values - low) / ((high - low) or 1.0)).astype(np.uint8)
+
+
+def _recipe(settings: dict[str, Any]) -> str | None:
+    """The name of a recipe, where it has one. Only what has trained a run knows recipes: PyTorch may be missing."""
+    try:
+        from runoff import recipes
+    except ImportError:
+        return None
+    named = ((name, json.loads(json.dumps(recipe.to_dict()))) for name, recipe in recipes.RECIPES.items())
+    return next((name for name, known in named if known == settings), None)
+
+
+def _first_weights(settings: Settings) -> str:
+    if settings.first_weights is None:
+        return "random"
+    return f"{settings.first_weights['given']}, SHA-256 {settings.first_weights['sha256']}"
+
+
+def _like_paper(settings: Settings, recipe: str) -> bool:
+    return settings.network == "nin" and recipe in ("paper", "paper-no-flip") and settings.first_weights is None
+
+
+def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
+    """Seconds of training for each member. Those of networks that a killed command had finished are not known."""
+    try:  # nothing vouches for it
+        times = json.loads(read_regular(run.path / "timings.json", LARGEST_MANIFEST))["networks"]
+        known = {name: float(seconds) for name, seconds in times.items() if math.isfinite(seconds)}
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None
+    found: list[float | None] = []
+    for m in range(len(run.manifest["member_sizes"])):
+        seconds = [known[f"{m}-{s}"] for s in range(n_seeds) if f"{m}-{s}" in known]
+        found.append(round(sum(seconds), 3) if len(seconds) == n_seeds else None)
+    return None if set(found) == {None} else tuple(found)
+
+
+def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> str:
+    settings = run.settings
+    options = [f"--k {settings.n_partitions}"]
+    options += [f"--d {settings.spread}"] if settings.spread > 1 else []
+    options += [f"--n-seeds {n_seeds}"] if n_seeds > 1 else []
+    options += [f"--network {shlex.quote(settings.network)}"] if settings.network != "nin" else []
+    if settings.first_weights is not None:
+        options.append(f"--weights {shlex.quote(settings.first_weights['given'])}")
+    options += [f"--recipe {recipe}"] if recipe not in ("paper", None) else []
+    options += _classes_option(run)
+    options += [f"--hash {settings.hash}"] if settings.hash != "content" else []
+    options += [f"--seed {settings.random_state}"] if settings.random_state else []
+    given = shlex.quote(str(run.manifest["dataset"]["given"]))
+    unnamed = "  # with the recipe above, which has no name here" if recipe is None else ""
+    return f"runoff train {given} {' '.join(options)} --out {shlex.quote(str(path))}{unnamed}"
+
+
+def _classes_option(run: Run) -> list[str]:
+    """For the user's own data, which may leave it to the command to say which classes there are."""
+    names = [str(name) for name in run.manifest["dataset"]["classes"]]
+    if run.manifest["dataset"]["given"] in datasets.NAMES or any("," in name for name in names):
+        return []
+    numbered = names == [str(c) for c in range(len(names))]
+    return [f"--classes {len(names) if numbered else shlex.quote(','.join(names))}"]
+
+
+def _update_commands(run: Run, path: Path) -> list[str]:
+    """One for each edit: the samples are kept in the run."""
+    commands, before = [], ("", "")
+    for name in run.manifest["edits"]:
+        what = "add" if name.endswith("-add.npz") else "remove"
+        digest = run.manifest["files"][name]
+        again = " --again" if before == (what, digest) else ""
+        before = what, digest
+        commands.append(f"runoff update {shlex.quote(str(path))} --{what} {shlex.quote(str(path / name))}{again}")
+    return commands

@@ -1,0 +1,233 @@
+"""Scoring and training for `runoff.verify`, which itself has no code that does either."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff.verify.networks import Tensor
+
+if TYPE_CHECKING:
+    from runoff.recipes import Recipe
+
+
+class RunTrainer:
+    """The networks of a run."""
+
+    def __init__(self, manifest: dict[str, Any], shape: tuple[int, ...], device: Any = None) -> None:
+        from runoff.recipes import Recipe
+        from runoff.torch import starting
+        from runoff.torch.checkpoints import Identities
+        from runoff.torch.training.trainer import Trainer
+
+        settings = manifest["settings"]
+        self.recipe: Recipe = Recipe.from_dict(settings["recipe"])
+        self.seed = int(settings["random_state"])
+        shape = (*shape, 1) if len(shape) == 2 else shape
+        n_classes = len(manifest["dataset"]["classes"])
+        network = starting.recorded(settings["network"], settings.get("first_weights"))
+        self.trainer = Trainer(network, self.recipe, shape, n_classes, device=device)
+        self.here = Identities(self.trainer).told
+        self.recorded = manifest.get("trained_by")
+
+    def unlike(self) -> str | None:
+        """Return why networks would come out with other bits here."""
+        if not isinstance(self.recorded, dict):
+            return "the run does not record what it was trained with"
+        for name, value in self.recorded.items():
+            if self.here.get(name) != value:
+                if name == "code":
+                    return "the run was trained with another version of the code"
+                return f"the run was trained with {name} {value!s:.80}, here it is {self.here.get(name)!s:.80}"
+        return None
+
+    def scores(self, tensors: dict[str, Tensor], inputs: NDArray[Any]) -> NDArray[Any]:
+        """Return a network's scores."""
+        from runoff.torch.training.jobs import compact
+
+        [(_, scores)] = self.trainer.score([(0, _state(tensors))], compact(inputs))
+        return np.asarray(scores)
+
+    def retrained(
+        self, member: int, seed: int, x: NDArray[Any], rows: list[int], codes: NDArray[np.int64], inputs: NDArray[Any]
+    ) -> tuple[dict[str, Tensor], NDArray[Any] | None]:
+        """Train a network on these rows."""
+        from runoff.isolation import seeds_of
+        from runoff.torch.training.jobs import Job, compact
+
+        source = seeds_of(self.seed, member, seed + 1)[seed]
+        job = Job(member, seed, source, x, np.array(rows, np.int64), codes)
+        [trained] = self.trainer.train([job], compact(inputs))
+        return _tensors(trained.state), trained.scores
+
+
+def _state(tensors: dict[str, Tensor]) -> Any:
+    import torch
+
+    from runoff.verify.networks import SIZES
+
+    names = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+    types = {short: getattr(torch, name) for short, name in zip(SIZES, names, strict=True)}
+    return {
+        name: torch.frombuffer(bytearray(t.data), dtype=types[t.dtype]).reshape(t.shape)
+        if t.data
+        else torch.empty(t.shape, dtype=types[t.dtype])
+        for name, t in tensors.items()
+    }
+
+
+def _tensors(state: Any) -> dict[str, Tensor]:
+    from safetensors.torch import save
+
+    from runoff.verify.networks import tensors
+
+    return tensors(save({name: value.detach().contiguous() for name, value in state.items()}))[1]
+
+
+def members_of(path: Path, manifest_format: str, trusted: tuple[str, ...] = (), device: Any = None) -> Any:
+    """Return what scores and trains the members of a saved classifier."""
+    if manifest_format == "runoff torch classifier":
+        from runoff.torch import TorchClassifier
+
+        return NetworkMembers(TorchClassifier.load(path, device=device), path)
+    from runoff import RunoffClassifier
+
+    return EstimatorMembers(RunoffClassifier.load(path, trusted=trusted), path)
+
+
+class _Loaded:
+    """A classifier that was loaded, and what its manifest records."""
+
+    def __init__(self, classifier: Any, path: Path) -> None:
+        self.classifier, self.path = classifier, path
+        self.manifest = json.loads((path / "manifest.json").read_bytes())
+
+    def unlike(self) -> str | None:
+        """Return why members would come out with other bits here."""
+        recorded = self.manifest.get("versions")
+        if not isinstance(recorded, dict):
+            return "the classifier does not record what it was trained with"
+        here = self._versions()
+        for name, value in recorded.items():
+            if here.get(name) != value:
+                return f"the classifier was trained with {name} {value!s:.80}, here it is {here.get(name)!s:.80}"
+        return None
+
+    def _versions(self) -> dict[str, str]:
+        from runoff.saving import classifiers
+
+        return classifiers.versions()
+
+    def _labels(self, y: Any) -> NDArray[Any]:
+        """Return labels in the type of the classes."""
+        from runoff import labels
+
+        classes = self.classifier.classes_
+        return np.asarray(classes[labels.codes(np.asarray(y).tolist(), classes)])
+
+    def scores(self, inputs: Any) -> NDArray[Any]:
+        """Return the members' scores."""
+        return np.asarray(self.classifier.scores(inputs).values)
+
+    def certify(self, inputs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return what the classifier claims."""
+        certificates = self.classifier.certify(inputs)
+        return certificates.prediction, certificates.runner_up, certificates.radius
+
+
+class EstimatorMembers(_Loaded):
+    """Members that are scikit-learn estimators."""
+
+    def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Train a member on these rows, and give digests of what is stored and of what came out."""
+        from runoff.isolation import seeds_of, undisturbed
+        from runoff.members import Recipe, default_estimator, fit_member
+        from runoff.saving import classifiers
+
+        classifier = self.classifier
+        samples = classifier._samples_of(X, reset=False)
+        estimator = default_estimator(samples.kind) if classifier.estimator is None else classifier.estimator
+        seeds = seeds_of(classifier._seed, member, classifier._n_seeds)
+        with undisturbed():
+            own = fit_member(Recipe(estimator), samples, self._labels(y), np.array(rows, np.int64), member, seeds)
+        kept = (self.path / "members" / f"{member:06d}.skops").read_bytes()
+        return _skops_parts(kept), _skops_parts(classifiers.member_bytes(own))
+
+
+def _skops_parts(data: bytes) -> dict[str, str]:
+    """Return digests of what a skops file holds, with memory addresses of objects replaced by running numbers."""
+    numbers: dict[Any, int] = {}
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        schema = json.loads(archive.read("schema.json"))
+        parts = {}
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, dict):
+                found: dict[str, Any] = {}
+                for name, item in value.items():
+                    if name == "__id__":
+                        found[name] = numbers.setdefault(item, len(numbers))
+                    elif name == "file" and isinstance(item, str):
+                        found[name] = hashlib.sha256(archive.read(item)).hexdigest()
+                    else:
+                        found[name] = plain(item)
+                return found
+            return [plain(item) for item in value] if isinstance(value, list) else value
+
+        content = schema.get("content", {})
+        for name, item in content.items() if isinstance(content, dict) else ():
+            parts[str(name)] = hashlib.sha256(json.dumps(plain(item), sort_keys=True).encode()).hexdigest()
+    return parts
+
+
+class NetworkMembers(_Loaded):
+    """Members that are networks."""
+
+    def unlike(self) -> str | None:
+        """Return why networks would come out with other bits here."""
+        from runoff.torch import starting
+
+        try:  # what scores needs no first weights; what trains does
+            network = starting.recorded(self.classifier.network, self.classifier._first_weights)
+        except ValueError as error:
+            return str(error)
+        self.classifier._network = network
+        return super().unlike()
+
+    def _versions(self) -> dict[str, str]:
+        from runoff.saving import networks
+
+        return networks.versions(self.classifier._trainer())
+
+    def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
+        """Train a member's networks on these rows, and give digests of what is stored and of what came out."""
+        from runoff.isolation import seeds_of
+        from runoff.torch.training.jobs import Job
+        from runoff.verify.networks import tensors
+
+        classifier = self.classifier
+        samples, own_rows = classifier._samples_of(X, reset=False), np.array(rows, np.int64)
+        codes = np.searchsorted(classifier.classes_, self._labels(y))[own_rows]
+        sources = seeds_of(classifier._seed, member, classifier._n_seeds) if len(np.unique(codes)) > 1 else []
+        jobs = [Job(member, s, source, samples.data, own_rows, codes) for s, source in enumerate(sources)]
+        done = sorted(classifier._trainer().train(jobs), key=lambda trained: trained.seed) if jobs else []
+        own = classifier._member(member, np.zeros(0), done)
+        kept: dict[str, str] = {}
+        came: dict[str, str] = {}
+        for s in range(self.manifest["networks"][member]):
+            stored = tensors((self.path / "members" / f"{member:06d}-{s:04d}.safetensors").read_bytes())[1]
+            kept |= {f"seed {s}, {name}": _digest(tensor) for name, tensor in stored.items()}
+        for s, state in enumerate(own.fitted):
+            came |= {f"seed {s}, {name}": _digest(tensor) for name, tensor in _tensors(state).items()}
+        return kept, came
+
+
+def _digest(tensor: Tensor) -> str:
+    return hashlib.sha256(f"{tensor.dtype} {tensor.shape} ".encode() + tensor.data).hexdigest()

@@ -1,0 +1,1 @@
+"""Fitted estimators and certificates as files."""

@@ -1,0 +1,158 @@
+"""A fitted RunoffClassifier as a directory: members by skops, arrays as .npy, a manifest with every file's SHA-256.
+
+Nothing is unpickled. Every file is checked before anything in it is parsed, and a member's file is parsed when that
+member is first used.
+"""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff._io.manifests import Kind, checked_bytes
+from runoff._version import __version__
+from runoff.errors import StorageError
+from runoff.members import Member
+from runoff.saving.common import NOUN, REMEDY, load_directory, restore, saved_directory, settings_of
+
+if TYPE_CHECKING:
+    from runoff.classifier import RunoffClassifier
+
+KIND = Kind("runoff classifier", 2, NOUN, REMEDY)
+
+# What the default estimator is made of, beyond what skops trusts by itself.
+OURS = {
+    "numpy.dtype",
+    "numpy.number",
+    "runoff.members.flat",
+    "sklearn.compose._column_transformer.make_column_selector",
+}
+
+
+def _skops() -> Any:
+    try:
+        import skops.io
+    except ImportError:
+        raise ImportError("saving and loading need skops. Install it with: pip install runoff[skops]") from None
+    return skops.io
+
+
+def save(classifier: RunoffClassifier, path: Path) -> None:
+    """Write a fitted classifier to a new directory: completely, or not at all."""
+    sio = _skops()
+    with saved_directory(classifier, path, KIND) as (folder, manifest):
+        for member in classifier.members_:
+            (folder / "members" / f"{member.index:06d}.skops").write_bytes(member_bytes(member))
+        (folder / "estimator.skops").write_bytes(sio.dumps({"estimator": classifier.estimator}))
+        manifest |= {
+            "versions": versions(),
+            "n_features_in": getattr(classifier, "n_features_in_", None),
+            "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])] or None,
+        }
+
+
+def member_bytes(member: Member) -> bytes:
+    """Return a member as the bytes of a skops file."""
+    state = {
+        "index": member.index,
+        "classes": member.classes,
+        "shares": member.shares,
+        "fitted": list(member.fitted),
+        "kinds": [None if kind is None else list(kind) for kind in member.kinds],
+    }
+    data: bytes = _skops().dumps(state)
+    return data
+
+
+def versions() -> dict[str, str]:
+    """Return what members follow from beside their samples and settings: with other versions, other last bits."""
+    import scipy
+    import sklearn
+
+    return {
+        "runoff": __version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "machine": platform.machine(),
+    }
+
+
+def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> RunoffClassifier:
+    """Check every file, then assemble the classifier; members are read when they are first used."""
+
+    def assemble(path: Path, manifest: dict[str, Any]) -> RunoffClassifier:
+        files = manifest["files"]
+        classifier = kind(**settings_of(path, manifest))
+        restore(classifier, path, manifest)
+        if manifest["n_features_in"] is not None:
+            classifier.n_features_in_ = int(manifest["n_features_in"])
+        if manifest["feature_names_in"] is not None:
+            classifier.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
+        classifier.estimator = _parsed(path, "estimator.skops", files["estimator.skops"], trusted)["estimator"]
+        names = [f"members/{m:06d}.skops" for m in range(classifier.partition_.n_members)]
+        classifier.members_ = [
+            LazyMember(path, name, files[name], m, trusted, classifier.classes_) for m, name in enumerate(names)
+        ]
+        return classifier
+
+    return load_directory(path, KIND, assemble)
+
+
+def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any:
+    """What a skops file holds, if all its types are trusted."""
+    sio = _skops()
+    data = checked_bytes(path, name, digest)
+    try:
+        types = set(sio.get_untrusted_types(data=data))
+        unknown = sorted(types - set(trusted) - OURS)
+        if not unknown:
+            return sio.loads(data, trusted=sorted(types))
+    except Exception as error:
+        raise StorageError(f"{path / name} cannot be read: {type(error).__name__}: {error!s:.200}") from None
+    raise StorageError(
+        f"{path / name} holds types that are not trusted, {', '.join(unknown)}: if they are yours, pass them as "
+        "load(path, trusted=(...))"
+    )
+
+
+class LazyMember:
+    """A member on disk, read and checked again when it is first asked."""
+
+    def __init__(
+        self, path: Path, name: str, digest: str, index: int, trusted: tuple[str, ...], classes: NDArray[Any]
+    ) -> None:
+        self.index = index
+        self._from = (path, name, digest, trusted)
+        self._allowed = classes
+        self._member: Member | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # not while it is being unpickled by a worker
+            raise AttributeError(name)
+        return getattr(self.member, name)
+
+    @property
+    def member(self) -> Member:
+        """The member itself."""
+        if self._member is None:
+            state = _parsed(*self._from)
+            where = self._from[0] / self._from[1]
+            try:
+                kinds = tuple(None if kind is None else tuple(kind) for kind in state["kinds"])
+                member = Member(int(state["index"]), state["classes"], state["shares"], tuple(state["fitted"]), kinds)
+                fits = member.index == self.index and bool(np.isin(member.classes, self._allowed).all())
+                fits &= member.classes.ndim == 1 and member.classes.shape == member.shares.shape
+                fits &= member.shares.dtype == np.float64 and bool(np.isfinite(member.shares).all())
+            except Exception as error:
+                raise StorageError(
+                    f"{where} cannot be read as a member: {type(error).__name__}: {error!s:.200}"
+                ) from None
+            if not fits:
+                raise StorageError(f"{where} is not member {self.index} of this classifier")
+            self._member = member
+        return self._member

@@ -1,0 +1,137 @@
+"""What the directories of all saved classifiers have in common: key, classes, partition and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from runoff import elections, hashing
+from runoff._io.directories import new_directory, write_key
+from runoff._io.files import write_array
+from runoff._io.manifests import (
+    MOST_MEMBERS,
+    Kind,
+    check_file,
+    checked_bytes,
+    read_array,
+    read_manifest,
+    write_manifest,
+)
+from runoff.errors import InputError, StorageError
+from runoff.partition import Partition
+
+if TYPE_CHECKING:
+    from runoff.ensemble import Ensemble
+
+T = TypeVar("T")
+SETTINGS = ("n_partitions", "spread", "n_seeds", "election", "bound", "random_state", "hash")
+NOUN, REMEDY = "saved classifier", "save it again"
+
+
+@contextmanager
+def saved_directory(classifier: Ensemble, path: Path, kind: Kind) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield a new directory for a classifier, to put members into, and its manifest, to add to.
+
+    When the block ends, the directory takes its name; if it fails, nothing is left.
+    """
+    state = classifier.fitted_state()
+    partition = state.partition
+    if not isinstance(partition.hash, str):
+        raise InputError("a classifier whose hash is a function cannot be saved: the function would be lost")
+    manifest: dict[str, Any] = {
+        "format": kind.format,
+        "version": kind.version,
+        "partition": [partition.n_partitions, partition.d, list(partition.offsets), partition.hash],
+        "fingerprint": partition.fingerprint,
+        "settings": {
+            "n_partitions": int(classifier.n_partitions),
+            "spread": int(classifier.spread),
+            "n_seeds": int(classifier.n_seeds),
+            "election": classifier.election,
+            "bound": classifier.bound,
+            "random_state": state.seed,
+            "hash": partition.hash,
+        },
+        "width": [state.width[0], list(state.width[1])],
+        "members": partition.n_members,
+        "classes_fixed": state.classes_fixed,
+        "training_sets": state.training_sets,
+    }
+    with new_directory(path) as folder:
+        (folder / "members").mkdir()
+        write_key(folder, partition.key)
+        write_array(folder / "classes.npy", _plain_labels(state.classes))
+        write_array(folder / "member_sizes.npy", state.member_sizes)
+        yield folder, manifest
+        write_manifest(folder, manifest)
+
+
+def _plain_labels(labels: Any) -> Any:
+    """Return labels as an array without Python objects."""
+    if labels.dtype.hasobject:
+        labels = np.array(labels.tolist())
+    if labels.dtype.hasobject:
+        raise InputError("labels must be numbers or texts to be saved")
+    return labels
+
+
+def load_directory(path: Path, kind: Kind, assemble: Callable[[Path, dict[str, Any]], T]) -> T:
+    """Check every file of a directory, then assemble what it holds; whatever a hostile manifest causes is refused."""
+    path = path.resolve()
+    try:
+        manifest = read_manifest(path, kind)
+        for name, digest in manifest["files"].items():
+            check_file(path, name, digest)
+        return assemble(path, manifest)
+    except StorageError:
+        raise
+    except Exception as error:
+        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {error!s:.200}") from None
+
+
+def settings_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that a manifest lists, if they are those of a classifier."""
+    settings = manifest["settings"]
+    if not isinstance(settings, dict) or set(settings) != {*SETTINGS} or settings["election"] not in elections.NAMES:
+        raise StorageError(f"{path} has settings that no classifier has: its manifest was altered")
+    return settings
+
+
+def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
+    """Give a classifier the partition, the classes and what else its directory holds, except for its members."""
+    from runoff.ensemble import FittedState
+
+    classes = read_array(path, "classes.npy", manifest)
+    if classes.ndim != 1 or not len(classes) or not np.array_equal(np.unique(classes), classes):
+        raise StorageError(f"{path} has classes that are not sorted labels, each once: it was altered")
+    if not isinstance(manifest["classes_fixed"], bool):
+        raise StorageError(f"{path} does not say whether its classes were fixed beforehand: its manifest was altered")
+    state = FittedState(
+        partition=_partition(path, manifest),
+        classes=classes,
+        classes_fixed=manifest["classes_fixed"],
+        training_sets=[str(digest) for digest in manifest["training_sets"]],
+        member_sizes=read_array(path, "member_sizes.npy", manifest),
+        seed=int(manifest["settings"]["random_state"]),
+        n_seeds=int(manifest["settings"]["n_seeds"]),
+        width=(manifest["width"][0], tuple(manifest["width"][1])),
+    )
+    classifier.restore(state)
+
+
+def _partition(path: Path, manifest: dict[str, Any]) -> Partition:
+    k, d, offsets, hash_name = manifest["partition"]
+    if not 0 < int(k) * int(d) <= MOST_MEMBERS or not 0 < int(d) == len(offsets):
+        raise StorageError(f"{path} claims {k} parts and {d} members per bucket: its manifest was altered")
+    key = hashing.Key(checked_bytes(path, "key", manifest["files"]["key"]))
+    partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name))
+    if partition.fingerprint != manifest["fingerprint"]:
+        raise StorageError(f"{path} has a partition that does not match its fingerprint: the manifest was altered")
+    sound = len(set(partition.offsets)) == partition.d and all(0 <= o < partition.n_members for o in partition.offsets)
+    if not sound or int(manifest["members"]) != partition.n_members:
+        raise StorageError(f"{path} has an invalid partition: {k} parts, {d} members per bucket, offsets {offsets}")
+    return partition

@@ -1,0 +1,48 @@
+"""Certificates as files: one row for each input, as CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from runoff._io.files import written_whole
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from runoff.certificates import Certificates
+
+
+def write(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -> None:
+    """Parquet if the name ends in .parquet, else CSV; whole or not at all."""
+    columns: dict[str, NDArray[Any]] = {
+        "input": np.arange(len(certificates)),
+        "prediction": certificates.prediction,
+        "radius": certificates.radius,
+        "runner_up": certificates.runner_up,
+    }
+    if labels is not None:
+        columns["label"] = labels
+    if path.suffix == ".parquet":
+        _write_parquet(path, columns, {"election": certificates.election.name, "bound": certificates.bound})
+        return
+    with written_whole(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+
+
+def _write_parquet(path: Path, columns: dict[str, NDArray[Any]], about: dict[str, str]) -> None:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError(
+            f"{path} needs pyarrow. Install it with: pip install 'runoff[parquet]', or write CSV"
+        ) from None
+    table = pa.table(columns).replace_schema_metadata({f"runoff.{name}": value for name, value in about.items()})
+    with written_whole(path, binary=True) as file:
+        parquet.write_table(table, file)

@@ -1,0 +1,112 @@
+"""Scores of an ensemble: checked, and read in blocks of a few megabytes whatever holds them."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff.errors import InputError
+
+BLOCK_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Members' scores, (n_inputs, n_members, n_classes), with the spread that the members were trained with.
+
+    It goes to `runoff.certify` like an array, and brings its spread along: another one is refused.
+    """
+
+    values: NDArray[np.floating[Any]]
+    spread: NDArray[np.int64] = field(repr=False)
+    fingerprint: str
+    classes_fixed: bool = True  # whether the labels were fixed beforehand: `certify` needs that
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, inputs: Any) -> Scores:
+        """The scores of some inputs."""
+        values = self.values[inputs].reshape(-1, *self.values.shape[1:])
+        return Scores(values, self.spread, self.fingerprint, self.classes_fixed)
+
+
+def blocks_of(scores: Any) -> Iterator[NDArray[Any]]:
+    """Yield the scores in consecutive blocks, checked for shape and type (not for NaN)."""
+    if isinstance(scores, Iterator):
+        seen, shape = 0, None
+        for part in scores:
+            array = checked_scores(part, f"block {seen} of scores")
+            if shape is None:
+                shape = array.shape[1:]
+            if array.shape[1:] != shape:
+                raise InputError(
+                    f"block {seen} of scores must have {shape[0]} members and {shape[1]} classes like the first, "
+                    f"got shape {array.shape}"
+                )
+            seen += 1
+            yield from _cut(array)
+        if not seen:
+            raise InputError("scores must hold at least one input, got an iterator without blocks")
+    else:
+        yield from _cut(checked_scores(scores))
+
+
+def checked_scores(scores: Any, name: str = "scores") -> NDArray[Any]:
+    """Scores as an array (n_samples, n_members, n_classes) of real numbers."""
+    try:
+        array = np.asarray(scores)
+    except ValueError as error:
+        raise InputError(f"{name} must be an array (n_samples, n_members, n_classes): {error}") from None
+    if isinstance(scores, np.ma.MaskedArray):
+        raise InputError(f"{name} must be a plain array, got a masked one: give every member a score for every class")
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} must be real numbers, got dtype {array.dtype}")
+    if array.ndim != 3:
+        raise InputError(f"{name} must have 3 dimensions (n_samples, n_members, n_classes), got shape {array.shape}")
+    n, n_members, n_classes = array.shape
+    if n == 0:
+        raise InputError(f"{name} must hold at least one input, got shape {array.shape}")
+    if n_members == 0:
+        raise InputError(f"{name} must have at least one member, got shape {array.shape}")
+    if n_classes < 2:
+        raise InputError(f"{name} must have at least 2 classes, got shape {array.shape}")
+    return array
+
+
+def check_finite(block: NDArray[Any], start: int) -> None:
+    """Refuse NaN and infinite scores by name; `start` is the block's first input."""
+    if block.dtype.kind == "f" and not np.isfinite(block).all():
+        i, j, c = (int(k) for k in np.argwhere(~np.isfinite(block))[0])
+        raise InputError(
+            f"scores must be finite, got {block[i, j, c]} for input {start + i}, member {j}, class {c}: "
+            "give every member a finite score for every class"
+        )
+
+
+def _cut(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    rows = max(1, BLOCK_BYTES // (array[0].size * max(4, array.itemsize)))
+    pages = _mapped(array)
+    for start in range(0, len(array), rows):
+        yield array[start : start + rows]
+        if pages is not None:
+            pages.madvise(mmap.MADV_DONTNEED)  # what was read stays in the page cache, not in this process
+
+
+def _mapped(array: NDArray[Any]) -> mmap.mmap | None:
+    """The memory map under an array that `numpy.load(mmap_mode="r")` made: its pages can be dropped and read again."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and base.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+            pages = base._mmap  # type: ignore[attr-defined]
+            return pages if isinstance(pages, mmap.mmap) else None
+        base = base.base
+    return None

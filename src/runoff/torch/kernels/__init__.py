@@ -1,0 +1,1 @@
+"""Triton kernels for GPUs, and the layers that use them."""

@@ -1,0 +1,188 @@
+"""Batch norm, ReLU and pooling as one operation with a gradient, on a GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+POOLS = {None: 0, "max": 1, "avg": 2}
+LARGEST = 2**31
+NUMBERS = 4096  # that a program of `apply` holds at a time: whole rows
+SETTLE = {"BP": 128, "BC": 8}
+
+
+def usable(x: Tensor, n_channels: int) -> bool:
+    """Whether the kernels can take these images, with so many channels at most: they count numbers in 32 bits."""
+    return there(x) and x.numel() // x.shape[1] * n_channels < LARGEST
+
+
+def there(x: Tensor) -> bool:
+    """Whether there are kernels for where this is."""
+    return x.is_cuda and _kernels() is not None
+
+
+def version() -> str | None:
+    """Of the compiler of the kernels, where they are used, and what decides how it rounds."""
+    if _kernels() is None:
+        return None
+    return f"{_kernels().triton.__version__} {os.environ.get('TRITON_DEFAULT_FP_FUSION')}"
+
+
+def _kernels() -> Any:
+    try:
+        from runoff.torch.kernels import norm_relu_pool_triton
+    except ImportError:
+        return None
+    return norm_relu_pool_triton
+
+
+class _Halves(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+        halves = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in weights]
+        torch._foreach_copy_(halves, weights)
+        return tuple(halves)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+        wide = [torch.empty_like(grad, dtype=torch.float32) for grad in grads]
+        torch._foreach_copy_(wide, grads)
+        return tuple(wide)
+
+
+def halves(weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Weights in bf16, all in one go, and their gradients back."""
+    return _Halves.apply(*weights)  # type: ignore[no-any-return,no-untyped-call]
+
+
+def norm_act(x: Tensor, norm: torch.nn.BatchNorm2d, pool: str | None, training: bool) -> Tensor:
+    """relu(norm(x)), then pooled 3 x 3 at every second place: the same as the plain modules one after the other."""
+    rows = x.permute(0, 2, 3, 1).contiguous()
+    if training:
+        out = _NormAct.apply(  # type: ignore[no-untyped-call]
+            rows, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, POOLS[pool]
+        )
+    else:
+        scale, shift = at_rest(norm)
+        coefficients = torch.stack([norm.get_buffer("running_mean"), scale, scale, shift])
+        out = _applied(rows, coefficients, POOLS[pool], keep=False)[0]
+    return out.permute(0, 3, 1, 2)  # type: ignore[no-any-return]
+
+
+def at_rest(norm: torch.nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Scale and shift of each channel by the statistics of training."""
+    mean, var = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
+    scale = norm.weight * torch.rsqrt(var + norm.eps)
+    return scale, norm.bias - mean * scale
+
+
+def _wide(n_channels: int) -> int:
+    return 64 if n_channels % 64 == 0 or n_channels < 64 else 32
+
+
+def _grid(n_rows: int, n_channels: int, places: int, wide: int) -> tuple[tuple[int, int], dict[str, int]]:
+    return (-(-n_rows // places), -(-n_channels // wide)), {"BP": places, "BC": wide}
+
+
+def _summed(n_rows: int, n_channels: int, windows: bool = False) -> tuple[tuple[int, int], int, dict[str, int]]:
+    """Grid, rows for each program and tile of a sum: functions of the shape alone."""
+    wide = _wide(n_channels)
+    places, blocks, warps = (128, 256, 4) if wide == 32 and n_rows >= 65536 else (32, 128, 2)
+    if windows:
+        places, warps = 16, 4
+    each = places * max(1, n_rows // (places * blocks))
+    tile = {"BP": places, "BC": wide, "num_warps": warps}
+    return (-(-n_rows // each), -(-n_channels // wide)), each, tile
+
+
+def _applied(rows: Tensor, norm: Tensor, pool: int, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
+    n, height, width, channels = rows.shape
+    kernels = _kernels()
+    if pool == 0:
+        out = torch.empty_like(rows)
+        wide = min(256, 1 << (channels - 1).bit_length())
+        grid, block = _grid(n * height * width, channels, NUMBERS // wide, wide)
+        kernels.apply[grid](rows, norm, out, n * height * width, channels, **block)
+        return out, rows, rows
+    shape = (n, (height + 1) // 2, (width + 1) // 2, channels)
+    out = rows.new_empty(shape)
+    noted = keep and pool == 1
+    best = rows.new_empty(shape) if noted else rows
+    taps = rows.new_empty(shape, dtype=torch.uint8) if noted else rows
+    grid, block = _grid(out.numel() // channels, channels, 32, _wide(channels))
+    kernels.apply_pool[grid](
+        rows,
+        norm,
+        out,
+        best,
+        taps,
+        out.numel() // channels,
+        height,
+        width,
+        channels,
+        MAX=pool == 1,
+        KEEP=noted,
+        **block,
+    )
+    return out, best, taps
+
+
+class _NormAct(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        mean: Tensor,
+        var: Tensor,
+        momentum: float,
+        eps: float,
+        pool: int,
+    ) -> Tensor:
+        n_rows, channels = rows.numel() // rows.shape[3], rows.shape[3]
+        kernels = _kernels()
+        grid, each, tile = _summed(n_rows, channels)
+        sums = torch.empty(grid[0], 2, channels, device=rows.device)
+        norm = torch.empty(4, channels, device=rows.device)
+        kernels.moments[grid](rows, sums, n_rows, channels, each, **tile)
+        kernels.settle[(-(-channels // SETTLE["BC"]),)](
+            sums, gamma, beta, mean, var, norm, grid[0], n_rows, channels, momentum, eps, **SETTLE
+        )
+        out, best, taps = _applied(rows, norm, pool, keep=True)
+        ctx.save_for_backward(rows, norm, best, taps)
+        ctx.pool = pool
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        rows, norm, best, taps = ctx.saved_tensors
+        grad = grad.contiguous()
+        _, height, width, channels = rows.shape
+        n_rows = rows.numel() // channels
+        kernels = _kernels()
+        n_out = n_rows if ctx.pool == 0 else grad.numel() // channels  # behind a pool, 2 x 2 places for each window
+        grid, each, tile = _summed(n_out, channels, windows=ctx.pool == 2)
+        sums = torch.empty(grid[0], 2, channels, device=rows.device)
+        slopes = torch.empty(2, channels, device=rows.device)
+        if ctx.pool == 2:
+            kernels.back_moments_avg[grid](grad, rows, norm, sums, n_out, height, width, channels, each, **tile)
+        else:  # for the largest of a window, the x that won stands for all nine
+            kernels.back_moments[grid](grad, best if ctx.pool else rows, norm, sums, n_out, channels, each, **tile)
+        kernels.back_settle[(-(-channels // SETTLE["BC"]),)](sums, slopes, grid[0], channels, **SETTLE)
+        out = torch.empty_like(rows)
+        if ctx.pool:
+            grid, tile = _grid(n_out, channels, 32 if _wide(channels) == 64 else 16, _wide(channels))
+        elif _wide(channels) == 64:
+            grid, tile = _grid(n_out, channels, 128, 64)
+        else:  # whole rows, since parts of them would be short
+            grid, tile = _grid(n_out, channels, 32, 1 << (channels - 1).bit_length())
+            tile["num_warps"] = 8
+        kernels.back_apply[grid](
+            grad, taps, rows, norm, slopes, out, n_out, n_rows, height, width, channels, POOL=ctx.pool, **tile
+        )
+        return out, slopes[1], slopes[0], None, None, None, None, None

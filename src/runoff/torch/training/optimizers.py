@@ -1,0 +1,107 @@
+"""Optimisers over tensors that stay where they are, with a learning rate on the device: what a captured step needs.
+
+They are PyTorch's fused kernels, called without `torch.optim`, which imports PyTorch's compiler: seconds for nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from runoff.recipes import Recipe
+
+
+class Optimizer(ABC):
+    """Updates parameters in place from their gradients."""
+
+    def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
+        self.parameters = list(parameters)
+        self.recipe = recipe
+        self.lr = torch.zeros((), device=self.parameters[0].device)
+
+    def _zeros(self) -> list[Tensor]:
+        return [torch.zeros_like(parameter) for parameter in self.parameters]
+
+    @property
+    @abstractmethod
+    def state(self) -> list[Tensor]:
+        """What it remembers: all zero for a new network."""
+
+    def step(self, loss: Tensor) -> None:
+        """Go back from the loss and update."""
+        for parameter in self.parameters:
+            parameter.grad = None
+        # Not autograd.grad: its gradients may be laid out in memory otherwise than the parameters, and fused kernels
+        # go through memory.
+        loss.backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            self.update([torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters])
+
+    @abstractmethod
+    def update(self, gradients: list[Tensor]) -> None:
+        """Change the parameters and what is remembered."""
+
+
+class SGD(Optimizer):
+    """As torch.optim.SGD with momentum."""
+
+    def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
+        super().__init__(parameters, recipe)
+        self.momenta = self._zeros()
+
+    @property
+    def state(self) -> list[Tensor]:
+        return self.momenta
+
+    def update(self, gradients: list[Tensor]) -> None:
+        torch._fused_sgd_(
+            self.parameters,
+            gradients,
+            self.momenta if self.recipe.momentum else [],
+            weight_decay=self.recipe.weight_decay,
+            momentum=self.recipe.momentum,
+            lr=self.lr,
+            dampening=0.0,
+            nesterov=self.recipe.nesterov and self.recipe.momentum > 0,
+            maximize=False,
+            is_first_step=False,  # momenta of zero come to the same
+        )
+
+
+class AdamW(Optimizer):
+    """As torch.optim.AdamW."""
+
+    def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
+        super().__init__(parameters, recipe)
+        self.means, self.squares = self._zeros(), self._zeros()
+        self.steps = [torch.zeros((), device=self.lr.device) for _ in self.parameters]
+
+    @property
+    def state(self) -> list[Tensor]:
+        return [*self.means, *self.squares, *self.steps]
+
+    def update(self, gradients: list[Tensor]) -> None:
+        torch._foreach_add_(self.steps, 1)
+        torch._fused_adamw_(
+            self.parameters,
+            gradients,
+            self.means,
+            self.squares,
+            [],
+            self.steps,
+            lr=self.lr,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=self.recipe.weight_decay,
+            eps=1e-8,
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def make(parameters: Sequence[Tensor], recipe: Recipe) -> Optimizer:
+    """The recipe's optimiser."""
+    return (SGD if recipe.optimizer == "sgd" else AdamW)(parameters, recipe)

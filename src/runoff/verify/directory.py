@@ -1,0 +1,261 @@
+"""A directory with a manifest: every digest is checked before anything but the manifest is parsed."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff._io.files import read_header
+from runoff.verify._report import SHOWN, Report
+
+RUN, CLASSIFIER, NETWORKS = "runoff run", "runoff classifier", "runoff torch classifier"
+VERSIONS = {RUN: (1,), CLASSIFIER: (1, 2), NETWORKS: (1, 2)}
+MOST_MANIFEST, MOST_FILES, MOST_FILE = 2**28, 10**7, 2**33  # bytes, files, bytes
+CHUNK = 2**20
+HEX = re.compile(r"[0-9a-f]{64}")
+
+
+class UnfitError(ValueError):
+    """A file that cannot be used: one sentence says why."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file. Links, pipes and devices are refused, and opening one does not wait."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        reason = "it is a symbolic link" if path.is_symlink() else error.strerror
+        raise UnfitError(f"cannot be read ({reason})") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UnfitError("is not a regular file")
+    if os.fstat(descriptor).st_size > MOST_FILE:
+        os.close(descriptor)
+        raise UnfitError(f"has more than {MOST_FILE:,} bytes")
+    with os.fdopen(descriptor, "rb") as file:
+        yield file
+
+
+def read(path: Path, most: int) -> bytes:
+    """Read a regular file of at most so many bytes."""
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise UnfitError(f"has more than {most:,} bytes")
+        return file.read(size)
+
+
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256 without holding the file in memory."""
+    hashed = hashlib.sha256()
+    with opened(path) as file:
+        while block := file.read(CHUNK):
+            hashed.update(block)
+    return hashed.hexdigest()
+
+
+def parsed(data: bytes) -> Any:
+    """Parse JSON: no NaN, no key twice, no depth that breaks the parser."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise UnfitError("names a key twice")
+        return found
+
+    def constant(name: str) -> None:
+        raise UnfitError(f"holds {name}")
+
+    try:
+        return json.loads(data, object_pairs_hook=once, parse_constant=constant)
+    except UnfitError:
+        raise
+    except (ValueError, RecursionError):
+        raise UnfitError("is not JSON") from None
+
+
+class Directory:
+    """A run or a saved classifier whose files have the digests that its manifest lists."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any], digest: str) -> None:
+        self.path, self.manifest, self.digest = path, manifest, digest
+        self.present: set[str] = set()  # files that are listed, and were checked
+
+    @property
+    def kind(self) -> str:
+        """The format that the manifest names."""
+        return str(self.manifest["format"])
+
+    def data(self, name: str, most: int = MOST_FILE) -> bytes:
+        """Return the bytes of a listed file, checked once more as they are read."""
+        data = read(self.path / name, most)
+        if name not in self.present or hashlib.sha256(data).hexdigest() != self.manifest["files"][name]:
+            raise UnfitError("changed while it was being verified")
+        return data
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return the array of a listed .npy file; nothing is unpickled."""
+        return npy(self.data(name))
+
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a listed .npz file."""
+        return npz(self.data(name))
+
+
+def npy(data: bytes) -> NDArray[Any]:
+    """Parse the bytes of a .npy file whose header promises no more than there is."""
+    file = io.BytesIO(data)
+    try:
+        shape, fortran, dtype = read_header(file)
+        if dtype.hasobject or not dtype.itemsize or 0 in shape:
+            raise ValueError
+        count = int(np.prod(shape, dtype=object))
+        if len(data) - file.tell() != count * dtype.itemsize:
+            raise ValueError
+        array = np.frombuffer(data, dtype, count, file.tell())
+        return array.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, OverflowError, MemoryError):
+        raise UnfitError("is not a whole .npy file of plain numbers or texts") from None
+
+
+def npz(data: bytes) -> dict[str, NDArray[Any]]:
+    """Parse the bytes of a .npz file; what unpacks to far more than it promises is refused."""
+    arrays = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(info.file_size for info in archive.infolist()) > 1100 * len(data) + CHUNK:
+                raise ValueError
+            for info in archive.infolist():
+                arrays[info.filename.removesuffix(".npy")] = npy(archive.read(info))
+    except (ValueError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        raise UnfitError("is not a whole .npz file") from None
+    return arrays
+
+
+def open_directory(path: Path, report: Report) -> Directory | None:
+    """Open a directory and check the digest of every file; None where something does not match."""
+    try:
+        data = read(path / "manifest.json", MOST_MANIFEST)
+        manifest = parsed(data)
+        _check_form(manifest, data)
+    except UnfitError as error:
+        report.files("manifest.json", str(error))
+        return None
+    directory = Directory(path, manifest, hashlib.sha256(data).hexdigest())
+    _check_files(directory, report)
+    return None if report.failures else directory
+
+
+def _check_form(manifest: Any, data: bytes) -> None:
+    if not isinstance(manifest, dict) or str(manifest.get("format")) not in VERSIONS:
+        raise UnfitError("describes neither a run nor a saved classifier")
+    if manifest.get("version") not in VERSIONS[manifest["format"]] or isinstance(manifest["version"], bool):
+        raise UnfitError(f"has version {manifest.get('version')!r:.40}, which this release does not know")
+    if manifest["format"] == RUN:
+        _check_run(manifest)
+    files = manifest.get("files")
+    if not isinstance(files, dict) or len(files) > MOST_FILES:
+        raise UnfitError("does not list files")
+    for name, digest in files.items():
+        parts = PurePosixPath(name).parts
+        if (
+            not parts
+            or name.startswith("/")
+            or ".." in parts
+            or "\\" in name
+            or "\0" in name
+            or name != "/".join(parts)
+        ):
+            raise UnfitError(f"names a file outside of the directory, {name!r:.60}")
+        if not isinstance(digest, str) or not HEX.fullmatch(digest):
+            raise UnfitError(f"has something else than a SHA-256 for {name!r:.60}")
+    if data != json.dumps(manifest, indent=1).encode():
+        raise UnfitError("is not in the form in which it was written: it was altered")
+    name, last = next(reversed(manifest.items()))
+    sealed = "digest" in manifest or (isinstance(last, str) and HEX.fullmatch(last))  # older ones end with other things
+    if sealed and (name, last) != ("digest", own_digest(manifest)):
+        raise UnfitError("does not have the SHA-256 that it names for itself: it was altered")
+
+
+def _check_run(manifest: dict[str, Any]) -> None:
+    """Refuse a run's manifest whose entries are of other kinds than those that are read here."""
+    dataset = manifest.get("dataset")
+    classes = dataset.get("classes") if isinstance(dataset, dict) else None
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes) or len(classes) < 2:
+        raise UnfitError("must name the classes of the dataset")
+    for name in ("edits", "member_sizes"):
+        if not isinstance(manifest.get(name, []), list):
+            raise UnfitError(f"must have a list of {name.replace('_', ' ')}")
+
+
+def own_digest(manifest: dict[str, Any]) -> str:
+    """Return the SHA-256 of what a manifest says, without the entry for it."""
+    rest = {name: value for name, value in manifest.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _check_files(directory: Directory, report: Report) -> None:
+    path, files = directory.path, directory.manifest["files"]
+    run = directory.kind == RUN
+    root = path.resolve()
+    slim = run and not any((path / "members").glob("member-*"))
+    absent, wrong = [], []
+    for name, digest in files.items():
+        file = path / name
+        if (
+            not os.path.lexists(file)
+            and run
+            and (slim if name.startswith("members/") else name.startswith("certificates/"))
+        ):
+            absent.append(name)
+            continue
+        try:
+            if not file.parent.resolve().is_relative_to(root):
+                raise UnfitError("lies outside of the directory, through a link")
+            found = sha256(file)
+        except UnfitError as error:
+            wrong.append((name, str(error)))
+            continue
+        except OSError as error:
+            wrong.append((name, f"cannot be read ({error.strerror})"))
+            continue
+        if found != digest:
+            wrong.append((name, "has another SHA-256 than the manifest lists: it was altered or damaged"))
+        directory.present.add(name)
+    for name, what in wrong[:SHOWN]:
+        report.files(name, what)
+    if len(wrong) > SHOWN:
+        report.files("manifest.json", f"{len(wrong) - SHOWN} more of the listed files do not match")
+    if not wrong:
+        report.passed(f"the SHA-256 of {len(directory.present):,} files, before any of them was parsed")
+    members = sum(name.startswith("members/") for name in absent)
+    if members:
+        report.skipped(f"{members:,} networks", "members/ is not in the directory")
+    if len(absent) > members:
+        report.skipped(f"{len(absent) - members} files of certificates", "they are listed, and no longer there")
+    if "digest" not in directory.manifest:
+        report.skipped("the manifest itself", "it does not record its own digest")
+    unlisted = sorted(
+        str(file.relative_to(path).as_posix())
+        for file in path.rglob("*")
+        if not file.is_dir() and file.name not in ("manifest.json", ".lock")
+    )
+    unlisted = [name for name in unlisted if name not in files]
+    if unlisted:
+        named = ", ".join(unlisted[:3]) + (", ..." if len(unlisted) > 3 else "")
+        report.skipped(f"{len(unlisted)} files that the manifest does not list", named)

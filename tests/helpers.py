@@ -1,0 +1,60 @@
+"""Runs made by hand: what a report reads, without training anything."""
+
+import json
+
+import numpy as np
+
+import runoff
+from runoff import recipes, spreads
+from runoff.runs import Run, Settings
+
+SIGNS = tuple(f"sign {c}" for c in range(43))
+
+
+def scores(n, n_members, n_classes, seed=0, clear=1.5):
+    """Members that are often right, each by itself."""
+    draws = np.random.default_rng(seed)
+    labels = draws.integers(0, n_classes, n)
+    values = draws.normal(size=(n, n_members, n_classes)).astype(np.float32)
+    values[np.arange(n), :, labels] += clear * draws.uniform(0, 2, (n, 1)).astype(np.float32)
+    return values, labels
+
+
+def a_run(
+    path,
+    *,
+    n=60,
+    k=9,
+    d=1,
+    classes=("cat", "dog", "bird"),
+    seeds=(1,),
+    name="pets",
+    images=None,
+    seed=0,
+    network="small",
+    recipe=None,
+):
+    """A finished run. With `images`, its dataset is a .npz file beside it that holds them."""
+    from runoff import datasets
+
+    given, fingerprint = name if name in datasets.NAMES else f"{name}-is-nowhere.npz", "0" * 64
+    labels = scores(n, k * d, len(classes), seed)[1]
+    if images is not None:
+        given = str(path.parent / f"{name}.npz")
+        np.savez(given, x_train=images[:1], y_train=labels[:1], x_test=images, y_test=labels, classes=np.array(classes))
+        fingerprint = datasets.load(given).fingerprint
+    known = {"epochs": 1} if recipe is None else recipes.get(recipe).to_dict()
+    settings = Settings(dataset=name, fingerprint=fingerprint, n_partitions=k, spread=d, network=network, recipe=known)
+    about = {"name": name, "n_train": 500, "n_test": n, "classes": list(classes), "weights": False, "given": given}
+    run = Run.create(path, settings, about)
+    n_members = k * d
+    for s in seeds:
+        more, _ = scores(n, n_members, len(classes), seed, clear=1 + s)
+        run.write_array(f"ballots-{s}.npy", runoff.rank(more))
+    run.write_array("labels.npy", labels)
+    run.write_array("spread.npy", spreads.cyclic(n_members, run.manifest["partition"]["offsets"]))
+    times = {f"{m}-{s}": 0.5 for m in range(n_members) for s in range(max(seeds, default=0))}
+    (path / "timings.json").write_text(json.dumps({"networks": times, "training": 1.0}))
+    run.manifest |= {"member_sizes": [50] * n_members, "device": "cpu", "precision": "fp32"}
+    run.record(*(f"ballots-{s}.npy" for s in seeds), "labels.npy", "spread.npy")
+    return path
