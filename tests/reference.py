@@ -41,7 +41,19 @@ def run_off(ballots):
     return winner, c2 if winner == c1 else c1
 
 
-RULES = {"plurality": plurality, "runoff": run_off}
+def maximin(ballots):
+    """The class with the best worst duel."""
+    classes = range(len(ballots[0]))
+    worst = [min(sum(b.index(a) < b.index(c) for b in ballots) for c in classes if c != a) for a in classes]
+    winner = argmax(worst, classes)
+    return winner, argmax(worst, [c for c in classes if c != winner])
+
+
+IN_PAPER = {"plurality": plurality, "runoff": run_off}
+RULES = {**IN_PAPER, "maximin": maximin}
+BOUNDS = [
+    (election, bound) for election in RULES for bound in ("paper", "tight") if bound == "tight" or election in IN_PAPER
+]
 
 
 def gap(first, c, other):

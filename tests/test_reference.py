@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import runoff
-from reference import RULES, ballots_of, dp, paper_certificate
+from reference import IN_PAPER, RULES, ballots_of, dp, paper_certificate
 from runoff import elections, spreads
 from runoff._kernels.runoff import elimination_cost
 from runoff.elections.base import Election
@@ -46,7 +46,7 @@ def test_the_table_of_lemma_36_has_a_closed_form():
             assert elimination_cost(i, j) == dp(i, j) == max(ceil(i / 2), ceil(j / 2), ceil((i + j) / 3))
 
 
-@pytest.mark.parametrize("election", ELECTIONS)
+@pytest.mark.parametrize("election", IN_PAPER)
 @given(scores=ensembles())
 def test_paper_bound_one_bucket_per_member(election, scores):
     certificates = runoff.certify(scores, election=election, bound="paper")
@@ -56,7 +56,7 @@ def test_paper_bound_one_bucket_per_member(election, scores):
         assert certificates.radius[i] == paper_certificate(election, ballots) - 1
 
 
-@pytest.mark.parametrize("election", ELECTIONS)
+@pytest.mark.parametrize("election", IN_PAPER)
 @given(data=st.data(), scores=ensembles())
 def test_paper_bound_any_spread(election, data, scores):
     spread = data.draw(spreads_for(scores.shape[1]))
@@ -115,7 +115,7 @@ def test_an_election_of_ones_own_needs_only_a_winner_and_threats():
         runoff.certify(scores, election=own)
 
 
-@pytest.mark.parametrize("election", ELECTIONS)
+@pytest.mark.parametrize("election", IN_PAPER)
 def test_a_large_spread_is_bracketed_by_its_attacks(election):
     rng = np.random.default_rng(1)
     scores = rng.normal(size=(40, 240, 6)) + 1.5 * rng.normal(size=(40, 1, 6))
@@ -158,7 +158,7 @@ def test_fixed_paper_bounds_with_spreads_of_every_kind(number):
     if number % 2:
         sizes = rng.integers(0, d + 1, int(rng.integers(2, 16)))
         spread = [rng.choice(m, size, replace=False).tolist() for size in sizes]
-    for election in ELECTIONS:
+    for election in IN_PAPER:
         certificates = runoff.certify(scores, election=election, spread=spread, bound="paper")
         costs = [paper_certificate(election, ballots_of(row), spread) for row in scores]
         assert certificates.radius.tolist() == [len(spread) if cost == inf else cost - 1 for cost in costs]

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import runoff
+from reference import BOUNDS
 from runoff import spreads
-from test_reference import ELECTIONS, ensembles, spreads_for
+from test_reference import ensembles, spreads_for
 
 
 def same(a, b):
@@ -16,7 +17,7 @@ def same(a, b):
     np.testing.assert_array_equal(a.radius, b.radius)
 
 
-every = pytest.mark.parametrize(("election", "bound"), [(e, b) for e in ELECTIONS for b in ("paper", "tight")])
+every = pytest.mark.parametrize(("election", "bound"), BOUNDS)
 
 
 @every
@@ -113,7 +114,6 @@ def test_cyclic_spreads_take_a_shortcut_to_the_same_place(scores):
     plain = spreads.Spread.of(spread, n)
     plain = spreads.Spread(n, n, plain.members_at, plain.members, plain.buckets_at, plain.buckets)
     object.__setattr__(plain, "offsets", np.empty(0, np.int32))
-    for election in ELECTIONS:
-        for bound in ("paper", "tight"):
-            settings = {"election": election, "bound": bound}
-            same(runoff.certify(scores, spread=spread, **settings), runoff.certify(scores, spread=plain, **settings))
+    for election, bound in BOUNDS:
+        settings = {"election": election, "bound": bound}
+        same(runoff.certify(scores, spread=spread, **settings), runoff.certify(scores, spread=plain, **settings))

@@ -2,8 +2,9 @@
 
 Nothing here comes from the package. Votes are counted from the ballots; a set of buckets takes over the members that it
 reaches; then every way to share their first choices out among the classes is tried. In round 2 a taken member that does
-not vote for the prediction ranks it last: no ballot with the same first choice does more against it. tests/test_torture
-compares all of this with the adversary of tests/reference.py, which tries every ballot.
+not vote for the prediction ranks it last: no ballot with the same first choice does more against it. For maximin all
+taken members rank one and the same class first and the prediction last. tests/test_torture compares all of this with
+the adversary of tests/reference.py, which tries every ballot.
 """
 
 from typing import Any
@@ -12,6 +13,8 @@ import numba
 import numpy as np
 from numba.core import config
 
+PLURALITY, RUNOFF, MAXIMIN = 0, 1, 2
+RULES = {"plurality": PLURALITY, "runoff": RUNOFF, "maximin": MAXIMIN}
 NEVER = 10**6  # no number of buckets changes the prediction
 
 
@@ -52,13 +55,30 @@ def two_with_most(votes):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def winner(runoff, first, above):  # type: ignore[no-untyped-def]
+def worst_duels(above, members):  # type: ignore[no-untyped-def]
+    """For each class, the fewest of these members (as bits) that rank it above another class."""
+    n_members, n_classes, _ = above.shape
+    worst = np.full(n_classes, n_members)
+    for a in range(n_classes):
+        for b in range(n_classes):
+            wins = 0
+            for j in range(n_members):
+                wins += above[j, a, b] and (members >> j) & 1
+            if a != b:
+                worst[a] = min(worst[a], wins)
+    return worst
+
+
+@compiled
+def winner(rule, first, above):  # type: ignore[no-untyped-def]
     """Who is elected."""
     votes = np.zeros(above.shape[1], np.int64)
     for j in range(first.shape[0]):
         votes[first[j]] += 1
+    if rule == MAXIMIN:
+        return two_with_most(worst_duels(above, (1 << first.shape[0]) - 1))
     a, b = two_with_most(votes)
-    if not runoff:
+    if rule == PLURALITY:
         return a, b
     for_a = 0
     for j in range(first.shape[0]):
@@ -70,7 +90,7 @@ def winner(runoff, first, above):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def another_wins(runoff, w, kept, against, n_kept, taken):  # type: ignore[no-untyped-def]
+def another_wins(rule, w, kept, against, n_kept, taken):  # type: ignore[no-untyped-def]
     """Whether `taken` members can elect another class than w.
 
     kept[c]: votes of the members that are left; against[c]: how many of them rank c above w.
@@ -83,7 +103,7 @@ def another_wins(runoff, w, kept, against, n_kept, taken):  # type: ignore[no-un
         for c in range(n_classes):
             votes[c] = kept[c] + share[c]
         a, b = two_with_most(votes)
-        if not runoff:
+        if rule == PLURALITY:
             if a != w:
                 return True
         elif a != w and b != w:
@@ -107,7 +127,7 @@ def another_wins(runoff, w, kept, against, n_kept, taken):  # type: ignore[no-un
 
 
 @compiled
-def true_costs(scores, runoff, reach, order, sizes, prediction, runner_up, cost):  # type: ignore[no-untyped-def]
+def true_costs(scores, rule, reach, order, sizes, prediction, runner_up, cost):  # type: ignore[no-untyped-def]
     """For every input: the prediction, the runner-up, and the fewest buckets that elect another class.
 
     reach: the members of each bucket as bits. order, sizes: all sets of buckets as bits, the smallest first.
@@ -118,7 +138,7 @@ def true_costs(scores, runoff, reach, order, sizes, prediction, runner_up, cost)
     kept, against = np.zeros(n_classes, np.int64), np.zeros(n_classes, np.int64)
     for i in range(n):
         ranking(scores[i], first, above)
-        w, s = winner(runoff, first, above)
+        w, s = winner(rule, first, above)
         prediction[i], runner_up[i] = w, s
         cost[i] = NEVER
         for t in range(order.shape[0]):
@@ -136,7 +156,15 @@ def true_costs(scores, runoff, reach, order, sizes, prediction, runner_up, cost)
                 kept[first[j]] += 1
                 for c in range(n_classes):
                     against[c] += above[j, c, w]
-            if another_wins(runoff, w, kept, against, n_members - taken, taken):
+            if rule == MAXIMIN:
+                worst = worst_duels(above, ((1 << n_members) - 1) & ~members)
+                changed = False
+                for c in range(n_classes):
+                    lead = worst[c] + taken - worst[w]
+                    changed |= c != w and (lead > 0 or (lead == 0 and c < w))
+            else:
+                changed = another_wins(rule, w, kept, against, n_members - taken, taken)
+            if changed:
                 cost[i] = sizes[t]
                 break
 
@@ -151,5 +179,5 @@ def truth(scores: Any, election: str, spread: list[list[int]] | None) -> tuple[A
     counts = np.array([int(s).bit_count() for s in sets], np.int64)
     order = np.argsort(counts, kind="stable")
     prediction, runner_up, cost = (np.empty(n, np.int64) for _ in range(3))
-    true_costs(exact, election == "runoff", reach, sets[order], counts[order], prediction, runner_up, cost)
+    true_costs(exact, RULES[election], reach, sets[order], counts[order], prediction, runner_up, cost)
     return prediction, runner_up, cost
