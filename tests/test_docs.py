@@ -129,6 +129,18 @@ def test_no_command_hides_in_an_indented_block(page):
     assert not re.findall(r"^ {4,}(?:runoff|make|python|pip|import|from) .*", prose, re.MULTILINE)
 
 
+def test_the_gallery_shows_the_examples_as_they_are():
+    from scripts import gallery
+
+    page = gallery.PAGE.read_text()
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == set(gallery.EXAMPLES)
+    for example, picture in gallery.EXAMPLES.items():
+        title, introduction, code = gallery.parts(example)
+        for part in (title, introduction, code, picture):
+            assert part in page, f"docs/gallery.md is out of date: run python scripts/gallery.py ({example})"
+        assert (gallery.PICTURES / f"{example}.svg").exists()
+
+
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
@@ -153,18 +165,17 @@ def commands():
 
 @pytest.mark.parametrize(("where", "words"), [pytest.param(*c, id=f"{c[0]} {shlex.join(c[1])}") for c in commands()])
 def test_commands_have_these_options(where, words):
-    words = [word for word in words if word != "|"]
     if words[0] == "runoff" and "--help" not in words:
         parse(words)
     elif words[0] == "make":
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-        assert {word for word in words[1:] if "=" not in word} <= targets
+        assert {word for word in words[1:] if "=" not in word} <= targets, where
     elif words[:2] == ["python", "-m"]:
-        assert find_spec(words[2]) is not None
+        assert find_spec(words[2]) is not None, where
     elif words[:2] == ["pip", "install"]:
         wanted = {extra for word in words for extra in re.findall(r"\[(.*)\]", word)}
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-        assert {extra for group in wanted for extra in group.split(",")} <= set(extras)
+        assert {extra for group in wanted for extra in group.split(",")} <= set(extras), where
 
 
 # -- links -------------------------------------------------------------------------------------------------------------
