@@ -15,7 +15,7 @@ import numpy as np
 import runoff
 from runoff.runs import Run
 from runoff.torch import checkpoints
-from runoff.torch.classifier import averaged
+from runoff.torch.pipeline import member_scores
 
 BEYOND = (16, 32, np.inf)
 
@@ -25,7 +25,9 @@ def certified(run, seeds, n_members, budgets):
     ballots = None
     for m in range(n_members):
         files = [run.path / "members" / f"member-{m:06d}-seed-{seed:04d}.safetensors" for seed in seeds]
-        scores = averaged([checkpoints.read(file)[1][checkpoints.SCORES].numpy() for file in files], np.zeros(1))
+        scores = member_scores(
+            [checkpoints.read(file)[1][checkpoints.SCORES].numpy() for file in files], np.zeros(1), 0
+        )
         ballots = np.empty((len(scores), n_members, scores.shape[1]), np.float32) if ballots is None else ballots
         ballots[:, m] = scores
     return {

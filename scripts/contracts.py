@@ -18,9 +18,9 @@ class PrivateModules(Contract):
             if private is None:
                 continue
             home = ".".join(parts[:private])
-            for importer in sorted(graph.find_modules_that_directly_import(module)):
-                if importer != home and not importer.startswith(f"{home}."):
-                    crossings.append(f"{importer} imports {module}")
+            importers = sorted(graph.find_modules_that_directly_import(module))
+            outside = [name for name in importers if name != home and not name.startswith(f"{home}.")]
+            crossings += [f"{importer} imports {module}" for importer in outside]
         return ContractCheck(kept=not crossings, metadata={"crossings": crossings})
 
     def render_broken_contract(self, check: ContractCheck) -> None:

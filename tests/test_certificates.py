@@ -92,10 +92,10 @@ def test_explanations_say_what_is_so():
         "edit might change this. The cheapest attack found takes over 1 member: class 1 passes class 0; so the radius "
         "is exact."
     )
-    # Class 0 leads round 1 and class 1 wins round 2 clearly: one vote for class 2 throws class 1 out.
+    # Class 0 leads round 1 and class 1 wins round 2 clearly: one vote for class 2 eliminates class 1.
     ballots = [(0, 1, 2)] * 5 + [(1, 0, 2)] * 4 + [(2, 1, 0)] * 4
     scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
-    assert "classes 0 and 2 throw class 1 out in round 1" in runoff.certify(scores).explain(0)
+    assert "classes 0 and 2 eliminate class 1 in round 1" in runoff.certify(scores).explain(0)
 
 
 def test_explanations_of_a_spread_say_how_far_the_truth_may_be():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import runoff
 from reference import RULES, ballots_of, dp, paper_certificate
 from runoff import elections, spreads
-from runoff._kernels.runoff import thrown_out_cost
+from runoff._kernels.runoff import elimination_cost
 from runoff.elections.base import Election
 
 ELECTIONS = sorted(RULES)
@@ -43,7 +43,7 @@ def spreads_for(draw, n_members):
 def test_the_table_of_lemma_36_has_a_closed_form():
     for i in range(80):
         for j in range(80):
-            assert thrown_out_cost(i, j) == dp(i, j) == max(ceil(i / 2), ceil(j / 2), ceil((i + j) / 3))
+            assert elimination_cost(i, j) == dp(i, j) == max(ceil(i / 2), ceil(j / 2), ceil((i + j) / 3))
 
 
 @pytest.mark.parametrize("election", ELECTIONS)
@@ -140,11 +140,11 @@ def test_kernels_say_which_input_is_not_finite(election):
         if bad >= 0:
             scores[bad, 4, 2] = np.inf if bad else np.nan
         for tight in (False, True):
-            assert rule.disjoint(scores[max(0, bad) :], tight, *out[:, max(0, bad) :]) == min(bad, 0)
-            assert rule.spread(scores[max(0, bad) :], tight, reach, 200, *out[:, max(0, bad) :]) == min(bad, 0)
+            assert rule.certify_disjoint(scores[max(0, bad) :], tight, *out[:, max(0, bad) :]) == min(bad, 0)
+            assert rule.certify_spread(scores[max(0, bad) :], tight, reach, 200, *out[:, max(0, bad) :]) == min(bad, 0)
         scores[max(0, bad)] = 0
     scores[4, 0, 0] = -np.inf
-    assert rule.disjoint(scores, True, *out) == rule.spread(scores, True, reach, 200, *out) == 4
+    assert rule.certify_disjoint(scores, True, *out) == rule.certify_spread(scores, True, reach, 200, *out) == 4
 
 
 @pytest.mark.parametrize("number", range(60))

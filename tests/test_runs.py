@@ -423,10 +423,10 @@ def test_networks_of_other_code_are_not_taken_for_these(monkeypatch):
     trainer = Trainer(networks.small, RECIPES["quick"], (8, 8, 1), 10, device="cpu")
     data = datasets.load("digits")
     job = Job(0, 0, seeds_of(0, 0, 1)[0], data.x_train[..., None], np.arange(50), data.y_train[:50])
-    ours = checkpoints.Identities(trainer).of(job)
-    assert ours == checkpoints.Identities(trainer).of(job)
+    ours = checkpoints.Identities(trainer).identity(job)
+    assert ours == checkpoints.Identities(trainer).identity(job)
     monkeypatch.setattr(checkpoints, "sources", lambda: "other")
-    assert ours != checkpoints.Identities(trainer).of(job)
+    assert ours != checkpoints.Identities(trainer).identity(job)
 
 
 def test_a_run_that_cannot_be_written_to(done, monkeypatch):

@@ -351,13 +351,13 @@ def test_checkpoints_of_scores_alone(tmp_path):
     rows = np.arange(60)
     job = Job(0, 0, seeds_of(0, 0, 1)[0], X[..., None], rows, Y[rows])
     (trained,) = trainer.train([job], TEST_X[..., None])
-    kept, identity = Checkpoints(tmp_path, weights=False, half=True), Identities(trainer).of(job)
+    kept, identity = Checkpoints(tmp_path, weights=False, half=True), Identities(trainer).identity(job)
     kept.put(trained, identity)
-    found = kept.get(job, identity, trained.asked)
+    found = kept.get(job, identity, trained.inputs)
     assert not found.state
     np.testing.assert_array_equal(found.scores, trained.scores.astype(np.float16).astype(np.float32))
     assert kept.get(job, identity, "other inputs") is None
-    assert kept.get(job, "other", trained.asked) is None
+    assert kept.get(job, "other", trained.inputs) is None
     assert sum(f.stat().st_size for f in tmp_path.iterdir()) < 3 * trained.scores.size + 1000
 
 
@@ -592,7 +592,7 @@ def test_scores_in_half_precision_are_what_is_read_back(tmp_path):
     (trained,) = trainer.train([job], TEST_X[..., None])
     kept = Checkpoints(tmp_path, half=True)
     given = kept.put(trained, "name")
-    np.testing.assert_array_equal(given.scores, kept.get(job, "name", trained.asked).scores)
+    np.testing.assert_array_equal(given.scores, kept.get(job, "name", trained.inputs).scores)
 
 
 @pytest.mark.parametrize(

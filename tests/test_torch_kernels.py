@@ -13,8 +13,8 @@ if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
 pytest.importorskip("triton")
 
-from runoff.torch import NetworkInNetwork, Recipe
-from runoff.torch.kernels import batch_and_head, norm_relu_pool
+from runoff.torch import NetworkInNetwork, Recipe  # noqa: E402
+from runoff.torch.kernels import batch_and_head, norm_relu_pool  # noqa: E402
 from runoff.torch.networks import Block  # noqa: E402
 from runoff.torch.training import augment, random_draws  # noqa: E402
 

@@ -14,7 +14,7 @@ if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
 pytest.importorskip("triton")
 
-from runoff.torch import NetworkInNetwork, networks
+from runoff.torch import NetworkInNetwork, networks  # noqa: E402
 from runoff.torch.kernels import matmul_norm_relu, norm_relu_pool  # noqa: E402
 from runoff.torch.networks import Block, ways  # noqa: E402
 

@@ -71,7 +71,7 @@ def test_weights_are_part_of_a_networks_identity_but_not_of_its_architecture(tmp
     names, shapes = set(), set()
     for weights in (None, tmp_path / "a.safetensors", tmp_path / "b.safetensors"):
         factory = starting.start("small", weights)
-        names.add(Identities(Trainer(factory, PLAIN, (8, 8, 1), 10, device="cpu")).of(job))
+        names.add(Identities(Trainer(factory, PLAIN, (8, 8, 1), 10, device="cpu")).identity(job))
         shapes.add(architecture(factory, (8, 8, 1), 10))
     assert (len(names), len(shapes)) == (3, 1)
 

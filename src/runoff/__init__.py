@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "__version__",
     "Certificates",
     "RunoffClassifier",
+    "__version__",
     "certified_accuracy",
     "certify",
     "new_key",

@@ -33,7 +33,7 @@ class Attack:
     @property
     def how(self) -> str:
         """What it does, in words."""
-        return self.story.told(self.classes)
+        return self.story.describe(self.classes)
 
     def named(self, classes: NDArray[Any] | None) -> "Attack":
         """The same with labels in place of class indices."""
@@ -99,6 +99,6 @@ def _carried_out(
     winner = election.hold(after).prediction
     if winner == outcome.prediction:
         raise RuntimeError(
-            f"the attack '{threat.how.told()}' does not change the prediction: please report this as a bug"
+            f"the attack '{threat.how.describe()}' does not change the prediction: please report this as a bug"
         )
     return Attack(buckets, members, new, winner, threat.how)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from runoff import elections
 from runoff.ballots import Ballots, points, readable
-from runoff.errors import InputError
+from runoff.errors import InputError, MissingExtraError
 from runoff.scores import blocks_of, check_finite, checked_scores
 from runoff.spreads import Spread
 
@@ -129,10 +129,10 @@ def _certify_block(
     out = np.empty((3, len(block)), np.int64)
     if spread is None or spread.one_to_one is not None:
         extra: tuple[Any, ...] = ()
-        run: Any = rule.disjoint
+        run: Any = rule.certify_disjoint
     else:
         extra = (spread.reach, NODES)
-        run = rule.spread
+        run = rule.certify_spread
     # More parts than threads, since inputs differ in cost.
     edges = np.unique(np.linspace(0, len(block), 4 * pool._max_workers + 1, dtype=int))
 
@@ -211,7 +211,7 @@ class Certificates:
         try:
             import pandas as pd
         except ImportError:
-            raise ImportError("to_frame needs pandas. Install it with: pip install pandas") from None
+            raise MissingExtraError("to_frame needs pandas. Install it with: pip install pandas") from None
         return pd.DataFrame({"prediction": self.prediction, "radius": self.radius, "runner_up": self.runner_up})
 
     def plot(self, y_true: ArrayLike | None = None, ax: Axes | None = None, **line: Any) -> Axes:
@@ -246,16 +246,20 @@ class Certificates:
         return None if found is None else found.named(self.classes)
 
     def explain(self, i: int, scores: ArrayLike | None = None) -> str:
-        """One paragraph on input i: the votes, what is proven, and the cheapest way found to break it."""
-        ballots = self._ballots(i, scores)
-        return self._told(i, ballots, self.attack(i, ballots))
+        """Return one paragraph on input i: the votes, what is proven, and the cheapest attack found.
 
-    def _told(self, i: int, ballots: Ballots, attack: Attack | None) -> str:
+        `scores`, (n_members, n_classes), is needed where the certificates were made from an iterator.
+        """
+        ballots = self._ballots(i, scores)
+        return self.describe(i, ballots, self.attack(i, ballots))
+
+    def describe(self, i: int, ballots: Ballots, attack: Attack | None) -> str:
+        """Return the paragraph of `explain` for ballots and an attack that are already known."""
         radius = int(self.radius[i])
         alone = self.spread is None or self.spread.one_to_one is not None
         unit = "member" if alone else "bucket"
         edits = "single edit" if radius == 1 else f"{radius} edits"
-        story = f"{self.election.hold(ballots).story.told(self.classes)} "
+        story = f"{self.election.hold(ballots).story.describe(self.classes)} "
         story += f"Proven: no {edits} of the training data can change this. " if radius else ONE_EDIT
         if attack is None:
             return f"{story}No attack of any size can: the members that a bucket reaches are too few."

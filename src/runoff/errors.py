@@ -13,6 +13,10 @@ class InputError(RunoffError):
     """An argument, array or file from the user that is not what was expected."""
 
 
+class MissingExtraError(RunoffError, ImportError):
+    """An optional dependency that is not installed; the message says how to install it."""
+
+
 class MemberError(RunoffError):
     """A member that could not be trained or scored; the message names it."""
 

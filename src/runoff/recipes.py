@@ -12,6 +12,7 @@ from runoff.errors import InputError
 
 SCHEDULES = ("steps", "cosine", "constant")
 OPTIMIZERS = ("sgd", "adamw")
+NETWORKS = ("nin", "small")  # by name in `runoff.torch.networks`, which needs PyTorch to be read
 PRECISIONS = ("auto", "fp32", "tf32", "bf16")
 NUMBERS = ("lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing", "affine", "cutmix")
 LATER = ("affine", "trivial", "cutmix")  # fields that the first release did not have

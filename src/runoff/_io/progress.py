@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,16 +12,17 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 Item = TypeVar("Item")
+log = logging.getLogger("runoff")
 
 
 def with_progress(
     items: Iterable[Item], what: str, total: int, *, done: int = 0, show: bool | None = None, unit: str = ""
-) -> Iterator[Item]:
-    """Yield items while a bar shows how many have come; by default only if standard error is a terminal.
+) -> Generator[Item, None, None]:
+    """Yield items while a bar counts them; by default only if standard error is a terminal and warnings are shown.
 
     An item that has a length counts as that many if `unit` names what is counted.
     """
-    if not total or not (sys.stderr.isatty() if show is None else show):
+    if not total or not (sys.stderr.isatty() and log.isEnabledFor(logging.WARNING) if show is None else show):
         yield from items
         return
     from rich.progress import MofNCompleteColumn, TextColumn
@@ -40,5 +42,7 @@ def progress_bars(*columns: ProgressColumn) -> Iterator[Progress]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     first = (TextColumn("{task.description}"), BarColumn())
-    with Progress(*first, *columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+    quiet = not log.isEnabledFor(logging.WARNING)
+    columns = (*first, *columns, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bars:
         yield bars

@@ -1,7 +1,7 @@
 """Compiled certificates of the run-off election with one bucket per member (DPA+ROE).
 
 Notation of the paper: w the prediction, s the other finalist, N votes of round 1, M[w, c] members ranking w above c
-(`above[c]`), k the number of members. The threats are `thrown out`: two classes beat w in round 1; and `beaten`: some
+(`above[c]`), k the number of members. The threats are `eliminated`: two classes beat w in round 1; and `beaten`: some
 class c beats every class but w in round 1, and w in round 2.
 """
 
@@ -34,7 +34,7 @@ def final_gap(above: Any, n_members: int, w: int, c: int) -> int:
 
 
 @kernel
-def thrown_out_cost(g1: int, g2: int) -> int:
+def elimination_cost(g1: int, g2: int) -> int:
     """Lemma 3.6 in closed form: dp[g1, g2] is the largest of g1/2, g2/2 and (g1 + g2)/3, each rounded up."""
     g1, g2 = max(0, g1), max(0, g2)
     return max((g1 + 1) // 2, (g2 + 1) // 2, (g1 + g2 + 2) // 3)
@@ -65,7 +65,7 @@ def disjoint(scores: Any, tight: bool, prediction: Any, runner_up: Any, cost: An
                         near, next_ = g, near
                     elif g < next_:
                         next_ = g
-            best = min(best, thrown_out_cost(near, next_))
+            best = min(best, elimination_cost(near, next_))
         for c in range(n_classes):
             if c == w or c == s:
                 continue

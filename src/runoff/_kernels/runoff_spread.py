@@ -34,7 +34,7 @@ def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, r
         prediction[i], runner_up[i] = w, s
         best = _beaten_spread(row, first, votes, above, w, s, reach, power, bound, sums, tally)
         if n_classes > 2:
-            best = _thrown_out_spread(first, votes, w, best, reach, power, near, sums, tally)
+            best = _eliminated_spread(first, votes, w, best, reach, power, near, sums, tally)
         if tight and best < UNREACHABLE:
             best = _raise(row, first, votes, above, w, s, best, bound, near, reach, budget)
         cost[i] = best
@@ -122,7 +122,7 @@ def pair_power(first: Any, w: int, c1: int, c2: int, out: Any) -> None:
 
 
 @helper
-def _thrown_out_spread(
+def _eliminated_spread(
     first: Any, votes: Any, w: int, best: int, reach: Any, power: Any, near: Any, sums: Any, tally: Any
 ) -> int:
     """The smaller of `best` and Cert^R1 of Theorem 3.4.
@@ -152,8 +152,8 @@ def _thrown_out_spread(
 
 
 @helper
-def thrown_out_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any, powers: Any) -> int:
-    """The rows of `thrown out by c1 and c2`: each gap alone and both together are all that it takes; how many."""
+def elimination_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any, powers: Any) -> int:
+    """The rows of `eliminated by c1 and c2`: each gap alone and both together are all that it takes; how many."""
     pass_power(first, w, c1, powers[0])
     pass_power(first, w, c2, powers[1])
     pair_power(first, w, c1, c2, powers[2])
@@ -256,7 +256,7 @@ def _raise(
             count = closest(votes, w, reach, best + 1, near)
             for y in range(1, count):
                 for x in range(y):
-                    rows = thrown_out_rows(first, votes, w, near[x], near[y], gaps, powers)
+                    rows = elimination_rows(first, votes, w, near[x], near[y], gaps, powers)
                     if gaps[2] > 3 * reach.largest * best:
                         break
                     verdict, nodes = search(gaps[:rows], powers[:rows], best, reach, budget, chosen)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
-from collections.abc import Generator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,15 +14,17 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 import runoff
 from runoff import elections
 from runoff._io.files import open_array
+from runoff._io.progress import with_progress
 from runoff.certificates import BOUNDS
-from runoff.cli.errors import InputError, IntegrityFailure, NotMet, writing
+from runoff.cli.errors import NotMet, writing
+from runoff.cli.options import as_json as json_option
 from runoff.cli.options import numbers
+from runoff.errors import InputError
 from runoff.saving import rows
 from runoff.scores import blocks_of, checked_scores
 
@@ -31,10 +33,11 @@ if TYPE_CHECKING:
     from runoff.runs import Run
 
 CERTIFICATES = "certificates"
+log = logging.getLogger("runoff")
 
 
 def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
-    """What must be certified, as in 10:45 for 45 % at 10 edits."""
+    """Parse what must be certified, as in 10:45 for 45 % at 10 edits."""
     found: dict[int, float] = {}
     for value in values:
         edits, _, percent = value.partition(":")
@@ -49,24 +52,24 @@ def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
 
 @click.command()
 @click.argument("scores", type=click.Path(path_type=Path))
-@click.option("--labels", type=click.Path(path_type=Path), help="True classes (n,), for certified accuracy.")
-@click.option("--spread", type=click.Path(path_type=Path), help="Members of each bucket (n_buckets, d).")
-@click.option("--election", type=click.Choice(elections.NAMES), help="Default: a run's own, else runoff.")
+@click.option("--labels", type=click.Path(path_type=Path), help="Read true classes (n,) from this .npy file.")
+@click.option("--spread", type=click.Path(path_type=Path), help="Read the members of each bucket (n_buckets, d).")
+@click.option("--election", type=click.Choice(elections.NAMES), help="Default: the one recorded in a run, else runoff.")
 @click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
-@click.option("--budgets", metavar="N,N,...", callback=numbers, help="Numbers of edits to report on, as in 5,10,15.")
+@click.option("--budgets", metavar="N,N,...", callback=numbers, help="Report these numbers of edits, as in 5,10,15.")
 @click.option(
     "--require",
     "demands",
     metavar="EDITS:PERCENT",
     multiple=True,
     callback=_demands,
-    help="End with 3 unless so many inputs are certified (and right, where labels are known).",
+    help="Exit with code 3 unless this share of inputs is certified (and correct, where labels are known).",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
 @click.option(
     "--export",
     type=click.Path(path_type=Path),
-    help="Write ballots and certificates to this file, proof.json, which python -m runoff.check proves again.",
+    help="Write ballots and certificates to this file, proof.json, which python -m runoff.check verifies.",
 )
 @click.option(
     "--format",
@@ -74,10 +77,10 @@ def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
     type=click.Choice(["csv", "parquet"]),
     default="csv",
     show_default=True,
-    help="Of the rows in a run's folder.",
+    help="Format of the rows in a run's folder.",
 )
-@click.option("--seeds", type=click.IntRange(1), help="Of a run: certify with so many networks for each member.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+@click.option("--use-seeds", "seeds", type=click.IntRange(1), help="For a run: use N networks per member.")
+@json_option
 def certify(
     scores: Path,
     labels: Path | None,
@@ -94,34 +97,26 @@ def certify(
 ) -> None:
     """Certify an ensemble's SCORES, a .npy file (n_samples, n_members, n_classes), or a run's directory.
 
-    Scores are logits, probabilities or ballots; only each member's ranking of the classes is read. A run brings its
-    labels and its spread along, and gets the rows in its folder certificates/.
+    Scores are logits, probabilities or ballots; only each member's ranking of the classes is read. A run has its own
+    labels and spread, and keeps the rows in its folder certificates/.
 
     Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10 --require 10:45
     """
-    from runoff.errors import StorageError
-
     started = time.perf_counter()
     with ExitStack() as held:
-        try:
-            run, writable, array, y, placed = _read(scores, labels, spread, seeds, held)
-            election = election or ("runoff" if run is None else run.election)
-            if y is not None and y.shape != array.shape[:1]:
-                raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
-            with closing(_with_progress(array)) as blocks:  # the bar ends before any error is told
-                certificates = runoff.certify(blocks, election=election, spread=placed, bound=bound)
-            budgets = _some_budgets(certificates) if budgets is None else budgets
-            accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
-        except StorageError as error:
-            raise IntegrityFailure(str(error)) from None
-        except ValueError as error:
-            raise InputError(str(error)) from None
+        run, writable, array, y, placed = _read(scores, labels, spread, seeds, held)
+        election = election or (elections.DEFAULT if run is None else run.election)
+        if y is not None and y.shape != array.shape[:1]:
+            raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
+        blocks = with_progress(blocks_of(array), "certifying", len(array), unit="inputs")
+        with closing(blocks):  # so that the bar ends before any error is shown
+            certificates = runoff.certify(blocks, election=election, spread=placed, bound=bound)
+        budgets = _some_budgets(certificates) if budgets is None else budgets
+        accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
         if run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
             if not (writable and _kept(run, name, certificates, y)):
-                click.echo(
-                    f"Warning: {run.path} cannot be written to, so it keeps no rows of these certificates.", err=True
-                )
+                log.warning("%s cannot be written to, so the rows of these certificates are not kept there", run.path)
     if out is not None:
         with writing(out):
             rows.write(out, certificates, y)
@@ -138,16 +133,16 @@ def certify(
 def _read(
     scores: Path, labels: Path | None, spread: Path | None, seeds: int | None, held: ExitStack
 ) -> tuple[Run | None, bool, NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
-    """A run with its lock, or none, and whether it can be written to; scores, labels and spread."""
+    """Return a locked run or None, whether it can be written to, and scores, labels and spread."""
     if (scores / "manifest.json").exists():
         if labels is not None or spread is not None:
-            raise InputError(f"{scores} is a run, which has its own labels and spread: leave --labels and --spread out")
+            raise InputError(f"{scores} is a run, which has its own labels and spread: leave out --labels and --spread")
         run, writable = _opened(scores, held)
         return run, writable, run.ballots(seeds), np.asarray(run.labels()), run.spread()
     if scores.is_dir():
-        raise InputError(f"{scores} is a folder without manifest.json, so no run: make one with `runoff train`")
+        raise InputError(f"{scores} is a folder without manifest.json, hence not a run: make one with `runoff train`")
     if seeds is not None:
-        raise InputError(f"--seeds is for runs, but {scores} is a file: leave it out")
+        raise InputError(f"--use-seeds is for runs, but {scores} is a file: leave it out")
     array = checked_scores(open_array(scores), str(scores))
     y = None if labels is None else np.asarray(open_array(labels))
     placed = None if spread is None else np.asarray(open_array(spread))
@@ -155,22 +150,18 @@ def _read(
 
 
 def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
-    """A run, every file of it checked, that nobody changes meanwhile; and whether it can be written to."""
+    """Lock a run, check all its files, and return it with whether it can be written to."""
     from runoff._io.locks import locked
-    from runoff.errors import BusyError
     from runoff.runs import Run
 
-    try:
-        writable = held.enter_context(locked(path, reading=True))
-        run = Run.open(path)
-        run.verify()
-    except BusyError as error:
-        raise click.ClickException(str(error)) from None
+    writable = held.enter_context(locked(path, reading=True))
+    run = Run.open(path)
+    run.verify()
     return run, writable
 
 
 def _kept(run: Run, name: str, certificates: Certificates, y: NDArray[Any] | None) -> bool:
-    """Whether a run has these rows now: its folder may be one that only others can write to."""
+    """Write the rows into a run; return False if its folder is read-only."""
     from runoff._io.locks import NO_WRITING
 
     with writing(run.path / name):
@@ -200,33 +191,20 @@ def _export(
         name = f"ballots-{run.seeds()[-1] if seeds is None else seeds}.npy"
         about["source"] = {"file": name, "sha256": run.manifest["files"][name]}
         about |= {"classes": run.manifest["dataset"]["classes"], "partition": run.partition().fingerprint}
-    try:
-        with writing(path):
-            proofs.write(path, certificates, array, **about)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-
-
-def _with_progress(array: NDArray[Any]) -> Generator[NDArray[Any], None, None]:
-    """The scores in blocks, with a bar on standard error."""
-    columns = (TextColumn("certifying"), BarColumn(), TextColumn("{task.completed:,} of {task.total:,} inputs"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-        task = progress.add_task("", total=len(array))
-        for block in blocks_of(array):
-            yield block
-            progress.advance(task, len(block))
+    with writing(path):
+        proofs.write(path, certificates, array, **about)
 
 
 def _some_budgets(certificates: Certificates) -> list[int]:
-    """About six budgets from 0 to the largest radius."""
+    """Return about six budgets from 0 to the largest radius."""
     largest = int(certificates.radius.max())
     return list(range(0, largest + 1, max(1, -(-largest // 5))))
 
 
 def _must_meet(demands: dict[int, float], certificates: Certificates, labels: NDArray[Any] | None) -> None:
-    """Fail if less is certified than was asked for."""
+    """Fail if less is certified than required."""
     good = np.ones(len(certificates), bool) if labels is None else certificates.prediction == labels
-    what = "certified" if labels is None else "certified and right"
+    what = "certified" if labels is None else "certified and correct"
     for budget, percent in sorted(demands.items()):
         count, n = int((good & (certificates.radius >= budget)).sum()), len(certificates)
         if 100 * count < percent * n:
@@ -264,7 +242,7 @@ def _show(summary: dict[str, Any]) -> None:
     table.add_column("certified", justify="right")
     accuracy = summary["certified_accuracy"]
     if accuracy is not None:
-        table.add_column("certified and right", justify="right")
+        table.add_column("certified accuracy", justify="right")
     for i, budget in enumerate(summary["budgets"]):
         shares = [summary["certified"][i]] + ([] if accuracy is None else [accuracy[i]])
         table.add_row(str(budget), *(f"{100 * share:.2f} %" for share in shares))

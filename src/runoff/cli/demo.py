@@ -1,20 +1,27 @@
-"""The demonstration: certified predictions on the digits dataset that scikit-learn carries."""
+"""`runoff demo`: certified predictions on the digits dataset that comes with scikit-learn."""
+
+from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-import runoff
+from runoff.cli.errors import writing
+from runoff.elections import BASELINE, DEFAULT
+
+if TYPE_CHECKING:
+    import runoff
 
 Arrays = tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]
 
 
 def digits() -> Arrays:
-    """Training images and labels, test images and labels: every fifth image is for testing."""
+    """Return training images and labels, test images and labels: every fifth image is for testing."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -22,32 +29,49 @@ def digits() -> Arrays:
     return images[~test], labels[~test], images[test], labels[test]
 
 
-def fitted(data: Arrays, n_partitions: int, spread: int) -> "runoff.RunoffClassifier":
-    """Ridge classifiers on parts of the training images.
+def fitted(data: Arrays, n_partitions: int, spread: int) -> runoff.RunoffClassifier:
+    """Fit ridge classifiers on parts of the training images.
 
     The model, its penalty and the number of partitions were chosen on a held-out fifth of the training images.
     """
     from sklearn.linear_model import RidgeClassifier
 
+    import runoff
+
     members = RidgeClassifier(alpha=100)
     return runoff.RunoffClassifier(members, n_partitions=n_partitions, spread=spread, classes=range(10)).fit(*data[:2])
 
 
-def main(out: Path, console: Console | None = None) -> None:
+@click.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runoff-demo.html"), show_default=True,
+    help="Write the report to this file.",
+)  # fmt: skip
+def demo(out: Path) -> None:
+    """Train members on parts of the digits dataset, certify them and write a report, in less than a minute.
+
+    Example: runoff demo --out digits.html
+    """
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    certify_digits(out, Console())
+
+
+def certify_digits(out: Path, console: Console) -> None:
     """Certify four ensembles, show what an attacker cannot do, and write a report on them."""
+    import runoff
     from runoff import report
 
-    console = console or Console()
     data = digits()
     sources = []
     n_partitions, d, budgets = 20, 4, [0, 2, 4, 6, 8]
     console.print(
         f"{len(data[1]):,} training images of digits are hashed into buckets; each member learns from its own buckets "
-        f"alone. {len(data[3])} test images are predicted by election. An edit inserts, deletes or relabels one "
+        f"only. {len(data[3])} test images are predicted by election. An edit inserts, deletes or relabels one "
         "training image.",
         highlight=False,
     )
-    table = Table(title="Predicted right, and proven to stay so, by number of edits", title_justify="left")
+    table = Table(title="Certified accuracy by number of edits", title_justify="left")
     table.add_column("members")
     table.add_column("election")
     for budget in budgets:
@@ -56,26 +80,27 @@ def main(out: Path, console: Console | None = None) -> None:
         classifier = fitted(data, n_partitions, copies)
         scores = classifier.scores(data[2])
         sources.append(_source(classifier, data))
-        for election in ("plurality", "runoff"):
+        for election in (BASELINE, DEFAULT):
             certificates = runoff.certify(scores, election=election)
             accuracy = runoff.certified_accuracy(certificates, data[3], budgets)
-            kind = f"{scores.values.shape[1]}, {copies} a bucket" if copies > 1 else f"{n_partitions}"
+            kind = f"{scores.values.shape[1]}, {copies} per bucket" if copies > 1 else f"{n_partitions}"
             table.add_row(kind, election, *(f"{100 * a:.1f} %" for a in accuracy))
     console.print(table)
     console.print(f"Test image 7: {certificates.explain(7)}", highlight=False)
-    report.write(out, report.collect(sources, budgets=budgets))
+    with writing(out):
+        report.write(out, report.collect(sources, budgets=budgets))
     console.print(f"\nThe report is in {out}: open it in a browser.", highlight=False, soft_wrap=True)
 
 
-def _source(classifier: "runoff.RunoffClassifier", data: Arrays) -> Any:
-    """What the report needs."""
+def _source(classifier: runoff.RunoffClassifier, data: Arrays) -> Any:
+    """Return what the report needs."""
     from runoff.report import Source
 
     k, d = classifier.n_partitions, classifier.spread
     return Source.from_classifier(
         classifier,
         *data[2:],
-        name=f"{k * d} members, {d} a bucket" if d > 1 else f"{k} members",
+        name=f"{k * d} members, {d} per bucket" if d > 1 else f"{k} members",
         dataset="digits",
         picture_shape=(8, 8),
         made=("runoff demo",),

@@ -1,36 +1,89 @@
-"""How commands fail: one sentence, and an exit code that says of which kind."""
+"""Exit codes: how every command fails, decided here and nowhere else."""
 
+from __future__ import annotations
+
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
+from runoff import errors
+from runoff.cli.options import start_logging
 
-class InputError(click.ClickException):
-    """Something the user gave is not what was expected."""
+FAILED, BAD_INPUT, NOT_MET, DO_NOT_MATCH, BUG, INTERRUPTED = 1, 2, 3, 4, 70, 130
 
-    exit_code = 2
+# The first row that fits an error counts.
+EXIT_CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
+    ((errors.StorageError, errors.IntegrityError), DO_NOT_MATCH),
+    ((errors.MissingError, errors.DownloadError, errors.MissingExtraError), FAILED),
+    ((errors.MemberError, errors.BusyError), FAILED),
+    ((errors.RunoffError,), BAD_INPUT),
+    ((OSError,), FAILED),
+)
 
 
-class NotMet(click.ClickException):
-    """Less is guaranteed than was required."""
+class Failure(click.ClickException):
+    """A sentence and an exit code."""
 
-    exit_code = 3
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]
 
 
-class IntegrityFailure(click.ClickException):
-    """A file is not what its manifest says."""
+class NotMet(Failure):
+    """A requirement of the user that the certificates do not meet."""
 
-    exit_code = 4
+    def __init__(self, message: str) -> None:
+        super().__init__(message, NOT_MET)
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code for an error."""
+    return next((code for kinds, code in EXIT_CODES if isinstance(error, kinds)), BUG)
+
+
+def failure(error: Exception) -> Failure:
+    """Return an error as one sentence with its exit code."""
+    code = exit_code(error)
+    if code == BUG:
+        report = "this is a bug in runoff: please report it with the output of --debug"
+        return Failure(f"{type(error).__name__}: {error}; {report}", BUG)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return Failure(f"{where}{error.strerror or error}", code)
+    return Failure(str(error), code)
+
+
+class Commands(click.Group):
+    """A group whose commands fail with one sentence and the exit code of `EXIT_CODES`."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Start logging before options are read: some of them set its level."""
+        start_logging()
+        return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            click.echo("Interrupted: finished work is kept.", err=True)
+            ctx.exit(INTERRUPTED)
+        except Exception as error:
+            if ctx.meta.get("runoff.debug"):
+                click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+            raise failure(error) from None
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What cannot be written, in one sentence."""
+    """Name the path that cannot be written."""
     try:
         yield
-    except ImportError as error:
-        raise click.ClickException(str(error)) from None
     except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror}; nothing was left there") from None
+        raise Failure(f"{path} cannot be written: {error.strerror}; nothing was left there", FAILED) from error

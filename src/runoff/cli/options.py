@@ -1,13 +1,18 @@
-"""Options that several commands read alike."""
+"""Options that several commands share."""
 
+from __future__ import annotations
+
+import logging
 from pathlib import Path
 from typing import Any
 
 import click
 
+log = logging.getLogger("runoff")
+
 
 def numbers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[int] | None:
-    """Numbers of edits, as in 5,10,15."""
+    """Parse numbers of edits, as in 5,10,15."""
     if value is None:
         return None
     parts = [part.strip() for part in value.split(",")]
@@ -16,19 +21,63 @@ def numbers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     return [int(part) for part in parts]
 
 
+as_json = click.option("--json", "as_json", is_flag=True, help="Print a machine-readable result on standard output.")
+data_dir = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help="Look for datasets in this folder. Default: $RUNOFF_DATA, else the user's cache directory.",
+)
+device = click.option("--device", help="Use cpu, cuda or cuda:N. Default: a GPU if there is one.")
+
+
 def training_options(command: Any) -> Any:
-    """Options of all commands that train."""
+    """Add the options of all commands that train."""
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output."),
-        click.option("--dry-run", is_flag=True, help="Say what would be trained, and roughly how long it takes."),
+        as_json,
+        click.option("--dry-run", is_flag=True, help="Print what would be trained, and roughly how long it takes."),
         click.option(
             "--retrain",
             is_flag=True,
-            help="Train anew what another device or version trained, which would come out otherwise here.",
+            help="Retrain networks of another device or version, which would give different results here.",
         ),
-        click.option("--in-flight", type=click.IntRange(1), help="Networks at a time; it changes the time only."),
-        click.option("--device", help="cpu, cuda or cuda:N. Default: a GPU if there is one."),
-        click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets are."),
+        click.option("--in-flight", type=click.IntRange(1), help="Train N networks at a time. Changes the time only."),
+        device,
+        data_dir,
     ):
         command = option(command)
+    return command
+
+
+class _Echo(logging.Handler):
+    """Log records as lines on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        warning = record.levelno >= logging.WARNING
+        click.echo(f"{'Warning: ' if warning else ''}{record.getMessage()}", err=True)
+
+
+def _level(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if not value:
+        return
+    level = {"verbose": logging.INFO, "debug": logging.DEBUG, "quiet": logging.ERROR}[str(param.name)]
+    log.setLevel(level)
+    ctx.meta["runoff.debug"] = ctx.meta.get("runoff.debug", False) or param.name == "debug"
+
+
+def start_logging() -> None:
+    """Send log records to standard error, warnings and above unless an option says otherwise."""
+    log.setLevel(logging.WARNING)
+    if not any(isinstance(handler, _Echo) for handler in log.handlers):
+        log.addHandler(_Echo())
+        log.propagate = False
+
+
+def common_options(command: Any) -> Any:
+    """Add the options of every command: how much it says."""
+    for names, text in (
+        (["--debug"], "Show all steps, and the traceback of an error."),
+        (["--quiet"], "Show results and errors only."),
+        (["-v", "--verbose"], "Show what is being done."),
+    ):
+        command = click.option(*names, is_flag=True, expose_value=False, callback=_level, help=text)(command)
     return command

@@ -10,18 +10,26 @@ from pathlib import Path
 import click
 
 from runoff.cli.errors import writing
-from runoff.cli.runs import told
+from runoff.cli.options import as_json as json_option
+from runoff.cli.options import device as device_option
+from runoff.errors import MissingExtraError
+from runoff.recipes import NETWORKS
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The safetensors file.")
-@click.option("--steps", type=click.IntRange(1), default=11_000, show_default=True, help="Batches of scenes.")
-@click.option("--batch", type=click.IntRange(2), default=1024, show_default=True, help="Scenes per step.")
-@click.option("--network", default="nin", show_default=True, help="nin or small.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="Write the weights to this file.",
+)
+@click.option("--steps", type=click.IntRange(1), default=11_000, show_default=True, help="Train for N steps.")
+@click.option("--batch", type=click.IntRange(2), default=1024, show_default=True, help="Images per step.")
+@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--device", help="cpu, cuda or cuda:N. Default: a GPU if there is one.")
-@click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Write a PNG with some of the images.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+@device_option
+@click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Write a PNG of some images.")
+@json_option
 def pretrain(
     out: Path,
     steps: int,
@@ -39,7 +47,7 @@ def pretrain(
 
     Example: runoff pretrain --steps 2000 --out first.safetensors
     """
-    with told(), writing(out):
+    with writing(out):
         from runoff._io.progress import with_progress
         from runoff.torch.pretraining import Pretrainer, Pretraining
         from runoff.torch.pretraining import sheet as drawn
@@ -65,7 +73,7 @@ def _write_picture(path: Path, image: object) -> None:
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("--sheet needs Pillow. Install it with: pip install runoff[datasets]") from None
+        raise MissingExtraError("--sheet needs Pillow. Install it with: pip install runoff[datasets]") from None
     import numpy as np
 
     Image.fromarray(np.asarray(image)).save(path, format="PNG")

@@ -8,11 +8,13 @@ import click
 
 from runoff import elections
 from runoff.cli.options import training_options
-from runoff.cli.runs import load_dataset, tell_plan, tell_result, told, train_work, work_of
+from runoff.cli.runs import load_dataset, show_plan, show_training
+from runoff.errors import RunError
+from runoff.recipes import NETWORKS, RECIPES
 
 
 def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | list[str] | None:
-    """A number of classes, or their names."""
+    """Parse a number of classes, or their names."""
     if value is None:
         return None
     if value.isascii() and value.isdigit() and len(value) <= 9:
@@ -22,42 +24,46 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 @click.command()
 @click.argument("dataset")
-@click.option("--k", "n_partitions", type=click.IntRange(1), required=True, help="Parts of the data.")
+@click.option("--k", "n_partitions", type=click.IntRange(1), required=True, help="Split the data into N parts.")
 @click.option(
-    "--d", "spread", type=click.IntRange(1), default=1, show_default=True, help="Members of each bucket (FA)."
+    "--d", "spread", type=click.IntRange(1), default=1, show_default=True, help="Give each bucket to N members (FA)."
 )
-@click.option("--n-seeds", type=click.IntRange(1), default=1, show_default=True, help="Networks a member (DPA*).")
+@click.option("--n-seeds", type=click.IntRange(1), default=1, show_default=True, help="Networks per member (DPA*).")
 @click.option(
     "--election",
     type=click.Choice(elections.NAMES),
-    help="Which one `runoff certify` takes for this run, unless it is told otherwise. Default: runoff. Networks are "
-    "the same.",
+    help="Record the election that `runoff certify` uses for this run by default. Training does not depend on it.  "
+    "[default: runoff]",
 )
-@click.option("--network", default="nin", show_default=True, help="nin or small.")
+@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True)
 @click.option(
     "--recipe",
+    type=click.Choice(tuple(RECIPES)),
     default="paper",
     show_default=True,
-    help="paper, strong (for few images per member), quick; paper-no-flip or strong-no-flip where a mirrored image is "
-    "another class.",
+    help="Train by this recipe. Use strong for few images per member, and -no-flip where a mirrored image is another "
+    "class.",
 )
 @click.option(
     "--weights",
     metavar="FILE|procedural",
-    help="What all networks start from: a safetensors file that no training sample has touched, as `runoff pretrain` "
-    "writes it, or procedural (such weights that come with the package). Default: random weights.",
+    help="Start all networks from a safetensors file that no training sample has touched, as `runoff pretrain` writes "
+    "it, or from the procedural weights of the package. Default: random weights.",
 )
 @click.option(
     "--classes",
     metavar="N or A,B,...",
     callback=_classes,
-    help="Of your own data: how many classes there are, or their names. Decided beforehand, not by the samples.",
+    help="For your own data: the number of classes or their names, fixed beforehand and not by the samples.",
 )
-@click.option("--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True)
-@click.option("--seed", "random_state", type=click.IntRange(0), default=0, show_default=True)
-@click.option("--no-weights", is_flag=True, help="Keep scores only: enough to certify, not to ask new inputs.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="The run's directory; resumed if it is there."
+    "--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True,
+    help="Hash samples by content, or by the sum of pixels as in the paper.",
+)  # fmt: skip
+@click.option("--seed", "random_state", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
+@click.option("--no-weights", is_flag=True, help="Keep scores only: enough to certify, not to score new inputs.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="The run's directory; an existing run is resumed."
 )
 @training_options
 def train(
@@ -83,56 +89,54 @@ def train(
 ) -> None:
     """Train an ensemble on DATASET (a name, a .npz file or a folder of images) and score its test inputs.
 
-    Interrupted or killed, the same command goes on where it was, to the same result. More --n-seeds add networks to a
-    run that is there.
+    Interrupted or killed, the same command continues where it stopped, with the same result. More --n-seeds add
+    networks to an existing run.
 
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
-    with told():
-        from runoff import recipes
-        from runoff._io.locks import locked
-        from runoff.errors import RunError
-        from runoff.runs import Run, training
-        from runoff.torch import starting
+    from runoff import recipes
+    from runoff._io.locks import locked
+    from runoff.runs import Run, training, work
+    from runoff.torch import starting
 
-        data = load_dataset(dataset, data_dir, classes)
-        if not data.classes_fixed:
-            raise RunError(
-                f"{dataset} must say which classes there are, or one sample with a new label would change every "
-                "member: use --classes, or put them into the data"
-            )
-        chosen, first = recipes.get(recipe), starting.get(weights, network)
-        settings = training.settings_for(
-            data,
-            data.name,
-            chosen,
-            n_partitions=n_partitions,
-            spread=spread,
-            network=network,
-            hash=hash_,
-            random_state=random_state,
-            first_weights=None if first is None else first.described(),
+    data = load_dataset(dataset, data_dir, classes)
+    if not data.classes_fixed:
+        raise RunError(
+            f"{dataset} must say which classes there are, or one sample with a new label would change every member: "
+            "use --classes, or put them into the data"
         )
-        training.check(settings, data, device)
-        Run.check_place(out, settings)
-        about = {**training.about(data), "weights": not no_weights, "given": absolute(dataset)}
-        if dry_run:
-            run = Run.open(out) if (out / "manifest.json").exists() else None
-            if run is not None:
-                run.must_be(settings, about)
-            tell_plan(settings, run, data, out, n_seeds, device, in_flight, as_json)
-            return
-        with locked(out):
-            run = Run.create(out, settings, about)
-            run.manifest["election"] = election or run.election
-            if run.manifest["edits"] and not run.seeds() and n_seeds < run.n_seeds:
-                raise run.unfinished()
-            work = work_of(run, data, n_seeds, device, in_flight)
-            tell_result(run, train_work(run, work, data, n_seeds, retrain), as_json)
+    first = starting.get(weights, network)
+    settings = work.settings_for(
+        data,
+        data.name,
+        recipes.get(recipe),
+        n_partitions=n_partitions,
+        spread=spread,
+        network=network,
+        hash=hash_,
+        random_state=random_state,
+        first_weights=None if first is None else first.described(),
+    )
+    work.check(settings, data, device)
+    Run.check_place(out, settings)
+    about = {**work.about(data), "weights": not no_weights, "given": absolute(dataset)}
+    if dry_run:
+        existing = Run.open(out) if (out / "manifest.json").exists() else None
+        if existing is not None:
+            existing.must_be(settings, about)
+        show_plan(settings, existing, data, out, n_seeds, device, in_flight, as_json)
+        return
+    with locked(out):
+        run = Run.create(out, settings, about)
+        run.manifest["election"] = election or run.election
+        if run.manifest["edits"] and not run.seeds() and n_seeds < run.n_seeds:
+            raise run.unfinished()
+        needed = work.work_of(run, data, n_seeds=n_seeds, device=device, in_flight=in_flight)
+        show_training(run, training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=retrain), as_json)
 
 
 def absolute(dataset: str) -> str:
-    """A name as it is, a path so that it can be found from elsewhere."""
+    """Return a name unchanged, and a path as an absolute one."""
     from runoff import datasets
 
     return dataset if dataset in datasets.NAMES else str(Path(dataset).expanduser().resolve())

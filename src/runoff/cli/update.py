@@ -1,7 +1,8 @@
-"""`runoff update`: edits of a run's samples."""
+"""`runoff update`: add and remove training samples of a run."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +11,20 @@ import numpy as np
 
 from runoff._io.files import written_whole
 from runoff.cli.options import training_options
-from runoff.cli.runs import dataset_of, tell_plan, tell_result, told, train_work, work_of
+from runoff.cli.runs import dataset_of, show_plan, show_training
+from runoff.errors import DatasetError, RunError
 
 if TYPE_CHECKING:
     from runoff.runs import Run
 
+log = logging.getLogger("runoff")
+
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--add", type=click.Path(path_type=Path), help="Samples to add: a .npz file with x and y.")
-@click.option("--remove", type=click.Path(path_type=Path), help="Samples to remove, with their labels: likewise.")
-@click.option("--again", is_flag=True, help="Do the same edits as the last time once more.")
+@click.option("--add", type=click.Path(path_type=Path), help="Add the samples of this .npz file with x and y.")
+@click.option("--remove", type=click.Path(path_type=Path), help="Remove the samples of this .npz file with x and y.")
+@click.option("--again", is_flag=True, help="Repeat the edits of the last update.")
 @training_options
 def update(
     run: Path,
@@ -34,50 +38,46 @@ def update(
     retrain: bool,
     as_json: bool,
 ) -> None:
-    """Add and remove training samples of a RUN, and train only the members that they reach.
+    """Add and remove training samples of a RUN, and retrain only the members that they reach.
 
-    The result is that of a run on the edited samples. Removing a sample is unlearning it. The same command again does
-    nothing, so that one that was killed can be repeated.
+    The result is that of a run on the edited samples; removing a sample is unlearning it. Repeating the command does
+    nothing, so one that was killed can be repeated.
 
     Example: runoff update runs/digits-20 --remove bad.npz
     """
     from runoff._io.locks import locked
-    from runoff.errors import RunError
-    from runoff.runs import Run
+    from runoff.runs import Run, training
+    from runoff.runs.edits import edited
+    from runoff.runs.work import work_of
 
-    with told():
-        if not (run / "manifest.json").exists():
-            raise RunError(f"{run} is not a run: it has no manifest.json; make one with `runoff train`")
-        with locked(run, reading=dry_run):
-            there = Run.open(run)
-            there.verify()  # before its members are taken for those of the edited samples
-            data = dataset_of(there, data_dir)
-            if data.fingerprint != there.settings.fingerprint:
-                raise RunError(f"{run} was trained on other samples than {there.settings.dataset} holds now")
-            edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
-            done = there.edits()
-            if done and not there.seeds():  # an update was killed, or failed
-                if edits and not _same(done[-len(edits) :], edits):
-                    raise there.unfinished()
-                edits = []
-            elif not edits:
-                raise RunError("update needs --add or --remove, or both")
-            elif _same(done[-len(edits) :], edits) and not again:
-                click.echo(f"The last edits of {run} are the same, so they are done; --again repeats them.", err=True)
-                edits = []
-            from runoff.runs import edits as of_samples
-            from runoff.runs import training
-
-            n_seeds = there.n_seeds
-            of_samples.edited(data, [*done, *edits])  # whether they can be done
-            if dry_run:
-                tell_plan(there.settings, there, data, run, n_seeds, device, in_flight, as_json, edits)
-                return
-            work = work_of(there, data, n_seeds, device, in_flight, edits)
-            if edits:
-                training.check_trainer(there, work, retrain)
-                _commit(there, edits)
-            tell_result(there, train_work(there, work, data, n_seeds, retrain, only=True), as_json)
+    if not (run / "manifest.json").exists():
+        raise RunError(f"{run} is not a run: it has no manifest.json; make one with `runoff train`")
+    with locked(run, reading=dry_run):
+        existing = Run.open(run)
+        existing.verify()  # before its members are taken for those of the edited samples
+        data = dataset_of(existing, data_dir)
+        edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
+        done = existing.edits()
+        if done and not existing.seeds():  # an update was killed, or failed
+            if edits and not _same(done[-len(edits) :], edits):
+                raise existing.unfinished()
+            edits = []
+        elif not edits:
+            raise RunError("update needs --add or --remove, or both")
+        elif _same(done[-len(edits) :], edits) and not again:
+            log.warning("the last edits of %s are the same, so nothing is done; --again repeats them", run)
+            edits = []
+        n_seeds = existing.n_seeds
+        edited(data, [*done, *edits])  # refuses edits that are impossible
+        if dry_run:
+            show_plan(existing.settings, existing, data, run, n_seeds, device, in_flight, as_json, edits)
+            return
+        work = work_of(existing, data, n_seeds=n_seeds, device=device, in_flight=in_flight, edits=edits)
+        if edits:
+            training.check_trainer(existing, work, retrain)
+            _commit(existing, edits)
+        trained = training.train(existing, work, data, n_seeds=n_seeds, progress=None, retrain=retrain, only=True)
+        show_training(existing, trained, as_json)
 
 
 def _same(done: list[Any], edits: list[Any]) -> bool:
@@ -88,21 +88,20 @@ def _same(done: list[Any], edits: list[Any]) -> bool:
 
 
 def _commit(run: Run, edits: list[Any]) -> None:
-    """From here on the run is one of the edited samples."""
+    """Record the edits: from here on the run is one of the edited samples."""
     (run.path / "edits").mkdir(exist_ok=True)
     for what, x, y in edits:
         name = f"edits/{len(run.manifest['edits']):06d}-{what}.npz"
         with written_whole(run.path / name, binary=True) as file:
             np.savez_compressed(file, x=x, y=y)
         run.manifest["edits"].append(name)
-    run.manifest["n_seeds"] = run.n_seeds  # the ballots that tell are about to go
-    # What is of the samples before goes in the write that brings the edits: a kill leaves the one or the other.
+    run.manifest["n_seeds"] = run.n_seeds  # the ballots that show it are about to be deleted
+    # One write of the manifest adds the edits and drops what belongs to the samples before.
     run.replace(run.manifest["edits"], "ballots-", "certificates/", "members/")
 
 
 def _samples(path: Path) -> tuple[Any, Any]:
     from runoff.datasets import npz
-    from runoff.errors import DatasetError, RunError
 
     try:
         found = npz.read(path, ["x", "y"])

@@ -10,7 +10,11 @@ import click
 from rich.console import Console
 
 from runoff._io.files import written_whole
-from runoff.cli.errors import InputError, writing
+from runoff.cli.errors import writing
+from runoff.cli.options import as_json as json_option
+from runoff.cli.options import data_dir as data_dir_option
+from runoff.cli.options import device as device_option
+from runoff.errors import DatasetError, InputError, RunoffError
 
 if TYPE_CHECKING:
     from runoff.verify import Report
@@ -21,27 +25,27 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="The training data: a .npz file with x and y for a classifier; for a run, where its dataset is now.",
+    help="Read the training data here: for a classifier a .npz file with x and y, for a run its dataset.",
 )
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the datasets are.")
-@click.option("--full", is_flag=True, help="Score every input again and solve every radius by integer programming.")
+@data_dir_option
+@click.option("--full", is_flag=True, help="Score all inputs and solve all radii by integer programming.")
 @click.option(
-    "--sample", type=click.IntRange(0), default=20, show_default=True, help="Inputs for that, without --full."
+    "--sample", type=click.IntRange(0), default=20, show_default=True, help="Do so for N inputs without --full."
 )
 @click.option(
     "--retrain", type=click.IntRange(0), default=0, metavar="N", help="Retrain N members, and compare them bit for bit."
 )
 @click.option("--seed", type=click.IntRange(0), help="Repeat the random choices of an earlier verification.")
-@click.option("--trusted", multiple=True, metavar="TYPE", help="A type of yours that members of a classifier may hold.")
-@click.option("--device", help="Where to score and train: cpu, cuda or cuda:N. Default: a GPU if there is one.")
+@click.option("--trusted", multiple=True, metavar="TYPE", help="Allow members of a classifier to hold this type.")
+@device_option
 @click.option(
     "--attest", type=click.Path(path_type=Path), help="Write an in-toto statement to this file, to be signed."
 )
-@click.option("--attestation", type=click.Path(path_type=Path), help="Compare such a statement with what is on disk.")
-@click.option("--signature", type=click.Path(path_type=Path), help="A signature over --attestation, by ssh-keygen.")
-@click.option("--allowed-signers", type=click.Path(path_type=Path), help="Whose keys count, as ssh-keygen reads them.")
-@click.option("--signer", help="Who must have signed: a name in the file of allowed signers.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable result on standard output.")
+@click.option("--attestation", type=click.Path(path_type=Path), help="Compare this statement with what is on disk.")
+@click.option("--signature", type=click.Path(path_type=Path), help="Check this ssh-keygen signature of --attestation.")
+@click.option("--allowed-signers", type=click.Path(path_type=Path), help="Accept the keys in this file.")
+@click.option("--signer", help="Require the signature of this allowed signer.")
+@json_option
 def verify(
     path: Path,
     data: Path | None,
@@ -98,7 +102,6 @@ def verify(
 def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | None, options: dict[str, Any]) -> Report:
     from runoff import verify as verifier
     from runoff._io.locks import locked
-    from runoff.errors import BusyError
 
     loaded: list[Any] = []
 
@@ -106,10 +109,10 @@ def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | Non
         manifest = _manifest(path)
         try:
             loaded.append(_dataset(manifest, data, data_dir))
-        except Exception as error:
+        except (RunoffError, OSError) as error:
             if data is not None:
-                raise InputError(f"{data} cannot be read as a dataset: {error}") from None
-            return None, f"the dataset cannot be read here ({type(error).__name__}: {error})"
+                raise InputError(f"{data} cannot be read as a dataset: {error}") from error
+            return None, f"the dataset cannot be read here ({error})"
         return loaded[0], ""
 
     def trainer() -> tuple[Any, str]:
@@ -119,14 +122,11 @@ def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | Non
             from runoff.runs.retraining import RunTrainer
 
             return RunTrainer(_manifest(path), loaded[0].x_train.shape[1:], device), ""
-        except Exception as error:
-            return None, f"the networks cannot be scored or trained here ({type(error).__name__}: {error})"
+        except (RunoffError, OSError) as error:
+            return None, f"the networks cannot be scored or trained here ({error})"
 
-    try:
-        with locked(path, reading=True):
-            return verifier.run(path, dataset, trainer=trainer, **options)
-    except BusyError as error:
-        raise click.ClickException(str(error)) from None
+    with locked(path, reading=True):
+        return verifier.run(path, dataset, trainer=trainer, **options)
 
 
 def _manifest(path: Path) -> dict[str, Any]:
@@ -153,12 +153,11 @@ def _classifier(
     why = "the training data was not given: pass it as --data train.npz, with the arrays x and y"
     if data is not None:
         from runoff.datasets import npz
-        from runoff.errors import DatasetError
 
         try:
             found = npz.read(data, ["x", "y"], ["inputs"])
         except (DatasetError, OSError) as error:
-            raise InputError(str(error)) from None
+            raise InputError(str(error)) from error
         X, y, inputs = found["x"], found["y"], found.get("inputs")
 
     def members() -> tuple[Any, str]:
@@ -166,8 +165,8 @@ def _classifier(
             from runoff.runs.retraining import members_of
 
             return members_of(path, str(verifier.kind_of(path)), trusted, device), ""
-        except Exception as error:
-            return None, f"the members cannot be loaded here ({type(error).__name__}: {error})"
+        except (RunoffError, OSError) as error:
+            return None, f"the members cannot be loaded here ({error})"
 
     return verifier.classifier(path, X, y, inputs=inputs, members=members, why_no_data=why, **options)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.errors import DatasetError
+from runoff.errors import DatasetError, MissingExtraError
 
 MOST_PIXELS = 2**26  # of one image; beyond it, decoding is what an attacker wants
 
@@ -22,7 +22,9 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise ImportError("reading image files needs Pillow. Install it with: pip install runoff[datasets]") from None
+        raise MissingExtraError(
+            "reading image files needs Pillow. Install it with: pip install runoff[datasets]"
+        ) from None
     return Image
 
 

@@ -1,4 +1,4 @@
-"""The elections: each module here without a leading underscore is one, under its own name, with its `ELECTION`."""
+"""Elections: each module of this package but `base` and `votes` is one, under its own name, with its `ELECTION`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from runoff.errors import InputError
 if TYPE_CHECKING:
     from runoff.elections.base import Election
 
-NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")))
+SHARED = ("base", "votes")  # what elections are made of
+NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in SHARED))
+DEFAULT, BASELINE = "runoff", "plurality"  # what `election=` is if not given; what improvements are measured from
 
 
 def get(election: str | Election) -> Election:
-    """The election of that name; an `Election` of your own is taken as it is."""
+    """Return the election of that name; an `Election` instance is returned unchanged."""
     from runoff.elections.base import Election
 
     if isinstance(election, Election):
         return election
     if election not in NAMES:
         raise InputError(f"election must be one of {', '.join(map(repr, NAMES))}, got {election!r}")
-    found: Election = import_module(f"{__name__}.{election}").ELECTION
-    return found
+    named: Election = import_module(f"{__name__}.{election}").ELECTION
+    return named

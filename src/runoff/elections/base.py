@@ -1,4 +1,4 @@
-"""What an election is: who wins, and what it takes to change that."""
+"""The interface of an election: who wins, what it takes to change that, and how it is displayed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -10,19 +10,20 @@ from numpy.typing import NDArray
 
 from runoff._kernels.covering import FOUND, IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search, taken
 from runoff.ballots import Ballots, points, prefer
+from runoff.elections.votes import count_votes, vote_bars
 from runoff.spreads import Reach, disjoint
 
 Members = NDArray[np.int64]
 
 
 class Story(NamedTuple):
-    """A sentence about classes, which go by their names where they have some: `text` has a {} for each."""
+    """A sentence about classes: `text` has a {} for each of `classes`."""
 
     text: str
     classes: tuple[int, ...]
 
-    def told(self, names: NDArray[Any] | None = None) -> str:
-        """The sentence, with indices where there are no names."""
+    def describe(self, names: NDArray[Any] | None = None) -> str:
+        """Return the sentence with the classes' names, or their indices where there are no names."""
         return self.text.format(*(c if names is None else names[c] for c in self.classes))
 
 
@@ -33,6 +34,15 @@ class Outcome:
     prediction: int
     runner_up: int
     story: Story
+
+
+class Round(NamedTuple):
+    """One round of an election, as a report draws it: a bar for each class that takes part."""
+
+    title: str
+    caption: str  # what the bars count
+    bars: dict[int, int]  # class: count
+    half: bool = False  # whether half of the members decide it, which the chart then marks
 
 
 @dataclass(frozen=True)
@@ -59,47 +69,65 @@ class Threat:
 
 
 class Election(ABC):
-    """A rule from ballots to a winner, with all that certificates need to know of it.
+    """A rule from ballots to a winner, with all that certificates and reports need to know about it.
 
-    A new election is one subclass: `hold` and `threats` are enough for exact attacks and sound radii. `disjoint` and
-    `spread` may be replaced by compiled versions of the same.
+    A new election is one subclass in a module of its own: `hold` and `threats` are enough for exact attacks and sound
+    radii, and `rounds` for the report. `certify_disjoint` and `certify_spread` may be replaced by compiled versions.
+
+    Attributes
+    ----------
+    name : the module's name, which `election=` takes
+    label : the name in sentences
+    suffix : what the name of a method ends in, as in DPA+ROE
+    dashes : lengths of dash and space in points for its curves; a solid line where empty
+    in_paper : whether `bound="paper"` is defined for it
+    reads_rankings : whether anything but first choices counts
+
     """
 
     name: ClassVar[str]
+    label: ClassVar[str]
+    suffix: ClassVar[str]
+    dashes: ClassVar[tuple[int, ...]] = (2, 3)
     in_paper: ClassVar[bool] = False
+    reads_rankings: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return f"<{self.name} election>"
 
     @abstractmethod
     def hold(self, ballots: Ballots) -> Outcome:
-        """Who wins, given one input's ballots (n_members, n_classes)."""
+        """Return the winner, given one input's ballots (n_members, n_classes)."""
 
     @abstractmethod
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
-        """Every way in which the prediction can change."""
+        """Yield every way in which the prediction can change."""
+
+    def rounds(self, ballots: Ballots, outcome: Outcome) -> tuple[Round, ...]:
+        """Return the rounds of the election in order. The last one decides between prediction and runner-up."""
+        return (Round("The vote", "first choices", vote_bars(count_votes(ballots))),)
 
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
-        """A threat and `size` members that meet it, where each member is its own bucket; None if not found."""
-        own = disjoint(len(ballots)).reach
+        """Return a threat and `size` members that meet it, with one bucket per member; None if none is found."""
+        reach = disjoint(len(ballots)).reach
         chosen = np.empty(len(ballots) + 1, np.int32)
         for threat in self.threats(ballots, outcome):
-            if search(threat.gaps, threat.powers, size, own, SEARCH_NODES, chosen)[0] == FOUND:
+            if search(threat.gaps, threat.powers, size, reach, SEARCH_NODES, chosen)[0] == FOUND:
                 return threat, taken(chosen)
         return None
 
-    def disjoint(self, scores: NDArray[Any], tight: bool, prediction: Any, runner_up: Any, cost: Any) -> int:
-        """Certify a block where each member is its own bucket; the first input with a score that is not finite, or -1.
+    def certify_disjoint(self, scores: NDArray[Any], tight: bool, prediction: Any, runner_up: Any, cost: Any) -> int:
+        """Certify a block with one bucket per member; return the first input with a non-finite score, or -1.
 
         `cost` receives the proven number of buckets that any change of the prediction needs (radius + 1).
         """
-        own = disjoint(scores.shape[1]).reach
-        return self.spread(scores, tight, own, SEARCH_NODES, prediction, runner_up, cost)
+        reach = disjoint(scores.shape[1]).reach
+        return self.certify_spread(scores, tight, reach, SEARCH_NODES, prediction, runner_up, cost)
 
-    def spread(
+    def certify_spread(
         self, scores: NDArray[Any], tight: bool, reach: Reach, budget: int, prediction: Any, runner_up: Any, cost: Any
     ) -> int:
-        """Certify a block for any spread, with at most `budget` nodes of search for an input."""
+        """Certify a block for any spread, with at most `budget` nodes of search per input."""
         for i, row in enumerate(scores):
             if row.dtype.kind == "f" and not np.isfinite(row).all():
                 return i

@@ -7,22 +7,26 @@ import numpy as np
 from runoff._kernels import plurality as kernels
 from runoff.ballots import Ballots
 from runoff.elections.base import Election, Members, Outcome, Story, Threat
-from runoff.elections.votes import count_votes, first_choices, gap, pass_power, told, top_two
+from runoff.elections.votes import count_votes, describe_votes, first_choices, gap, pass_power, top_two
 
 
 class Plurality(Election):
     """The winner has the most first choices; the runner-up the most among the others."""
 
     name = "plurality"
+    label = "plurality"
+    suffix = ""
+    dashes = (4, 2)
     in_paper = True
-    disjoint = staticmethod(kernels.disjoint)
-    spread = staticmethod(kernels.spread)
+    reads_rankings = False
+    certify_disjoint = staticmethod(kernels.disjoint)
+    certify_spread = staticmethod(kernels.spread)
 
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)
         w, s = top_two(votes)
-        text, shown = told(votes)
-        return Outcome(w, s, Story(f"Class {{}} has the most votes: {text}.", (w, *shown)))
+        text, classes = describe_votes(votes)
+        return Outcome(w, s, Story(f"Class {{}} has the most votes: {text}.", (w, *classes)))
 
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
         w, votes = outcome.prediction, count_votes(ballots)
@@ -37,7 +41,7 @@ class Plurality(Election):
                 )
 
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
-        # Each of the winner's own voters closes the gap by two, and there are always enough of them.
+        # Each of the winner's voters closes the gap by two, and there are always enough of them.
         voters = np.flatnonzero(first_choices(ballots) == outcome.prediction)[:size]
         cheapest = next(self.threats(ballots, outcome))
         return (cheapest, voters) if cheapest.met_by(voters) else None

@@ -1,4 +1,4 @@
-"""Run-off: the two classes with the most first choices meet, and more members must rank one above the other (ROE)."""
+"""Run-off: the two classes with the most first choices meet, and the one that more members rank higher wins (ROE)."""
 
 from collections.abc import Iterator
 
@@ -6,39 +6,59 @@ import numpy as np
 
 from runoff._kernels import runoff, runoff_spread
 from runoff.ballots import Ballots
-from runoff.elections.base import Election, Members, Outcome, Story, Threat
-from runoff.elections.votes import count_votes, first_choices, gap, pass_power, ranks_above, told, top_two
+from runoff.elections.base import Election, Members, Outcome, Round, Story, Threat
+from runoff.elections.votes import (
+    count_votes,
+    describe_votes,
+    first_choices,
+    gap,
+    pass_power,
+    ranks_above,
+    top_two,
+    vote_bars,
+)
 
 
 class RunOff(Election):
     """Algorithm 1 of the paper. The runner-up is the other finalist."""
 
     name = "runoff"
+    label = "run-off"
+    suffix = "+ROE"
+    dashes = ()
     in_paper = True
-    disjoint = staticmethod(runoff.disjoint)
-    spread = staticmethod(runoff_spread.spread)
+    certify_disjoint = staticmethod(runoff.disjoint)
+    certify_spread = staticmethod(runoff_spread.spread)
 
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)
         a, b = top_two(votes)
         w, s = (a, b) if _final_gap(ballots, a, b) > 0 else (b, a)
         wins = int(ranks_above(ballots, w, s).sum())
-        text, shown = told(votes)
+        text, classes = describe_votes(votes)
         story = (
-            f"Round 1: {text}; classes {{}} and {{}} go on. "
+            f"Round 1: {text}; classes {{}} and {{}} advance. "
             f"Round 2: {wins} of {len(ballots)} members rank class {{}} above class {{}}, so class {{}} wins."
         )
-        return Outcome(w, s, Story(story, (*shown, a, b, w, s, w)))
+        return Outcome(w, s, Story(story, (*classes, a, b, w, s, w)))
+
+    def rounds(self, ballots: Ballots, outcome: Outcome) -> tuple[Round, ...]:
+        w, s = outcome.prediction, outcome.runner_up
+        wins = int(ranks_above(ballots, w, s).sum())
+        return (
+            Round("Round 1", "first choices", vote_bars(count_votes(ballots))),
+            Round("Round 2", "members that rank each finalist higher", {w: wins, s: len(ballots) - wins}, half=True),
+        )
 
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
-        """`Beaten in round 2` by each class, the runner-up first; `thrown out in round 1` by each two classes."""
+        """Yield defeats in round 2 by each class, the runner-up first; then eliminations in round 1 by each pair."""
         w, s = outcome.prediction, outcome.runner_up
         others = [int(c) for c in np.argsort(-count_votes(ballots), kind="stable") if c != w]
         for c in sorted(others, key=lambda c: c != s):
             yield self._beaten(ballots, w, c)
         for y, second in enumerate(others):
             for first in others[:y]:
-                yield self._thrown_out(ballots, w, first, second)
+                yield self._eliminated(ballots, w, first, second)
 
     @staticmethod
     def _beaten(ballots: Ballots, w: int, c: int) -> Threat:
@@ -61,7 +81,7 @@ class RunOff(Election):
         )
 
     @staticmethod
-    def _thrown_out(ballots: Ballots, w: int, c1: int, c2: int) -> Threat:
+    def _eliminated(ballots: Ballots, w: int, c1: int, c2: int) -> Threat:
         """Classes c1 and c2 must both beat w in round 1. Each alone and their sum (Lemma 3.8) are all that it takes."""
         votes, first = count_votes(ballots), first_choices(ballots)
         g1, g2 = gap(votes, w, c1), gap(votes, w, c2)
@@ -73,7 +93,7 @@ class RunOff(Election):
             return np.where(np.arange(len(members)) < enough, c1, c2)
 
         return Threat(
-            how=Story("classes {} and {} throw class {} out in round 1", (c1, c2, w)),
+            how=Story("classes {} and {} eliminate class {} in round 1", (c1, c2, w)),
             gaps=np.array([g1, g2, g1 + g2], np.int32),
             powers=np.array([p1, p2, p1 + p2 - 1], np.int32),
             last=w,
@@ -86,15 +106,15 @@ class RunOff(Election):
         tries = [(self._beaten(ballots, w, c), self._best_for(ballots, w, c, size)) for c in others]
         if len(others) > 1:
             voters = np.flatnonzero(first_choices(ballots) == w)[:size]
-            tries.append((self._thrown_out(ballots, w, others[0], others[1]), voters))
+            tries.append((self._eliminated(ballots, w, others[0], others[1]), voters))
         return next(((threat, members) for threat, members in tries if threat.met_by(members)), None)
 
     @staticmethod
     def _best_for(ballots: Ballots, w: int, c: int, size: int) -> Members:
-        """The `size` members that serve c best: the voters that classes ahead of it must lose, then w's supporters."""
+        """Return the `size` members that serve c best: voters that classes ahead must lose, then w's supporters."""
         votes, first = count_votes(ballots), first_choices(ballots)
         supports = ranks_above(ballots, w, c)
-        by_use = np.lexsort((first == c, ~supports))  # w's supporters first, c's own voters last
+        by_use = np.lexsort((first == c, ~supports))  # w's supporters first, c's voters last
         chosen: list[int] = []
         for u in range(len(votes)):
             if u not in (c, w):
@@ -105,7 +125,7 @@ class RunOff(Election):
 
 
 def _final_gap(ballots: Ballots, w: int, c: int) -> int:
-    """The gap of w over c in round 2."""
+    """Return the gap of w over c in round 2."""
     return 2 * int(ranks_above(ballots, w, c).sum()) - len(ballots) + (c > w)
 
 

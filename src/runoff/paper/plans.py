@@ -1,4 +1,4 @@
-"""What the paper's rows need: their runs, their networks, and how long those would take, without the data."""
+"""Plans: the runs and networks that rows of the paper need, and how long those would take, without the data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runoff.datasets.catalogue import CATALOGUE
 from runoff.paper import tables
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ def planned(
     device: str | None,
     in_flight: int | None,
 ) -> list[dict[str, Any]]:
-    """What each row needs, what of it is still to be trained after the rows before it, and for how long, roughly."""
-    counted: dict[str, int] = {}  # networks of runs that are there, or will be
+    """Return what each row needs, what is left to train after the rows before it, and roughly for how long."""
+    counted: dict[str, int] = {}  # networks of runs that exist, or will
     plans = []
     for row in rows:
         n = row.trials if trials is None else trials
@@ -30,9 +31,9 @@ def planned(
         needed = {run_of(row, trial): n_members * n_seeds_of(row, n) for trial in range(n)}
         missing = 0
         for name, networks in needed.items():
-            there = counted.setdefault(name, _networks_in(runs / name, n_members))
-            missing += max(0, networks - there)
-            counted[name] = max(networks, there)
+            existing = counted.setdefault(name, _networks_in(runs / name, n_members))
+            missing += max(0, networks - existing)
+            counted[name] = max(networks, existing)
         names = ("table", "dataset", "k", "method", "d")
         plan = {name: getattr(row, name) for name in names}
         seconds = seconds_for(row, missing, network, recipe, device, in_flight)
@@ -42,7 +43,7 @@ def planned(
 
 
 def _networks_in(path: Path, n_members: int) -> int:
-    """As many as a run has, or had when its ballots were made."""
+    """Return how many networks a run has, or had when its ballots were made."""
     from runoff.runs import Run
 
     if not (path / "manifest.json").exists():
@@ -51,33 +52,33 @@ def _networks_in(path: Path, n_members: int) -> int:
     return max(len(list(path.glob("members/member-*.safetensors"))), n_members * max(seeds, default=0))
 
 
-def in_words(plan: dict[str, Any]) -> str:
-    """A plan as a line."""
+def describe(plan: dict[str, Any]) -> str:
+    """Return a plan as one line."""
     row = "{table} {dataset} k={k} {method} d={d}".format(**plan)
     often = f" for {plan['trials']} trials" if plan["trials"] > 1 else ""
-    left = f"{plan['missing']} to train, roughly {plan['seconds']:.0f} s" if plan["missing"] else "none more to train"
+    left = f"{plan['missing']} to train, roughly {plan['seconds']:.0f} s" if plan["missing"] else "none to train"
     return f"{row}: {plan['n_networks']} networks{often}, {left}"
 
 
 def shared(row: Row) -> bool:
-    """Whether all trials are in one run: the networks of other seeds are what DPA* adds to each member of DPA."""
+    """Return whether all trials share one run: DPA* adds networks of other seeds to each member of DPA."""
     return row.base == "DPA"
 
 
 def run_of(row: Row, trial: int) -> str:
-    """The name of the run that a trial is in."""
+    """Return the name of a trial's run."""
     return row.run if shared(row) or not trial else f"{row.run}-trial{trial}"
 
 
 def n_seeds_of(row: Row, trials: int) -> int:
-    """Networks of each member of such a run."""
+    """Return the number of networks per member of such a run."""
     return trials if shared(row) else row.n_seeds
 
 
 def seconds_for(
     row: Row, n_networks: int, network: str, recipe: str | None, device: str | None, in_flight: int | None
 ) -> float:
-    """A rough guess for so many networks of a row."""
+    """Return roughly how many seconds `n_networks` networks of a row take."""
     if not n_networks:
         return 0.0
     chosen = recipe or tables.RECIPES[row.dataset]
@@ -89,21 +90,22 @@ def seconds_for(
 def _pace(
     dataset: str, k: int, network: str, recipe: str, device: str | None, in_flight: int | None
 ) -> tuple[float, float]:
-    """Seconds to start, and for each network of average size; random images are as good as real ones for that."""
+    """Return the seconds to start and per network of average size, from random images."""
     import numpy as np
 
     from runoff import recipes
     from runoff.isolation import seeds_of
-    from runoff.runs import training
+    from runoff.runs import work
     from runoff.torch import Job, Trainer, networks
 
-    n_samples, n_inputs, shape, n_classes = tables.SIZES[dataset]
+    entry = CATALOGUE[dataset]
+    n_samples, n_inputs, shape, n_classes = entry.n_train, entry.n_test, entry.shape, len(entry.classes)
     trainer = Trainer(networks.get(network), recipes.get(recipe), shape, n_classes, device=device, in_flight=in_flight)
     draws, n = np.random.default_rng(0), round(n_samples / k)
     images = draws.integers(0, 256, (n, *shape), dtype=np.uint8)
     labels = draws.integers(0, n_classes, n)
     job = Job(0, 0, seeds_of(0, 0, 1)[0], images, np.arange(n), labels)
-    asked = np.broadcast_to(images[:1], (n_inputs, *shape))
-    one = training.guess(trainer, job, [n], asked)
-    start = 0.0 if trainer.device.type == "cpu" else training.START_SECONDS
+    inputs = np.broadcast_to(images[:1], (n_inputs, *shape))
+    one = work.guess(trainer, job, [n], inputs)
+    start = 0.0 if trainer.device.type == "cpu" else work.START_SECONDS
     return start, one - start

@@ -9,12 +9,6 @@ from importlib import resources
 BASES = ("DPA", "DPA*", "FA")
 # A mirrored digit or sign is another one, so only CIFAR-10 is flipped.
 RECIPES = {"cifar10": "paper", "mnist": "paper-no-flip", "gtsrb": "paper-no-flip"}
-# Training samples, test inputs, shape, classes.
-SIZES: dict[str, tuple[int, int, tuple[int, int, int], int]] = {
-    "mnist": (60_000, 10_000, (28, 28, 1), 10),
-    "cifar10": (50_000, 10_000, (32, 32, 3), 10),
-    "gtsrb": (39_209, 12_630, (48, 48, 3), 43),
-}
 
 
 @dataclass(frozen=True)

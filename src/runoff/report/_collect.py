@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from runoff._version import __version__
+from runoff.ballots import points
 from runoff.certificates import Certificates
+from runoff.elections import BASELINE, DEFAULT, get
 from runoff.errors import InputError
 from runoff.paper import tables
 from runoff.report import _explorer, _words
 from runoff.report._html import embedded
 from runoff.report.source import Source
 
-ELECTIONS = ("plurality", "runoff")
+ELECTIONS = (BASELINE, DEFAULT)
 SAMPLE = 150  # inputs whose elections are shown in full
 SAMPLE_BYTES = 2_100_000  # for the elections of all samples: with the scripts, a page stays below 3 MB
 
@@ -49,6 +51,7 @@ def collect(
         "version": __version__,
         "title": " and ".join(dict.fromkeys(source.dataset or source.name for source in sources)),
         "budgets": chosen,
+        "baseline": BASELINE,
         "methods": methods,
         "sources": [_about(source, bound) for source in sources],
     }
@@ -58,22 +61,24 @@ def collect(
         tell(f"{source.name}: looking for the cheapest attack on each of {min(sample, len(source.labels))} inputs ...")
         about["sample"] = _sampled(source, own, sample, SAMPLE_BYTES // len(sources))
         about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in own], chosen)
-        about["headline"] = next((m for m, c in own if c.election.name == "runoff"), own[-1][0])
+        about["headline"] = next((m for m, c in own if c.election.name == DEFAULT), own[-1][0])
         about["middle"] = _words.middle_of(methods[about["headline"]], chosen)
         about["paper"] = _words.paper_note(source, [methods[m] for m, _ in own])
     return data
 
 
 def method_name(d: int, n_seeds: int, election: str) -> str:
-    """As in the paper: DPA, DPA*, FA, each with +ROE for run-off."""
+    """Return the paper's name of a method: DPA, DPA* or FA, each with +ROE for run-off."""
     base = "FA" if d > 1 else "DPA*" if n_seeds > 1 else "DPA"
     if d > 1 and n_seeds > 1:
         base = f"FA x{n_seeds}"
-    return base + {"plurality": "", "runoff": "+ROE"}.get(election, f"+{election}")
+    return base + get(election).suffix
 
 
 def _method(s: int, source: Source, certificates: Certificates, budgets: Sequence[int]) -> dict[str, Any]:
-    election = certificates.election.name
+    election = certificates.election
+    ballots = points(np.asarray(source.ballots[0])[None])[0]
+    rounds = election.rounds(ballots, election.hold(ballots))
     right = _explorer.indices(source, certificates.prediction) == source.labels
     radius = certificates.radius
     largest = int(radius.max())
@@ -82,13 +87,17 @@ def _method(s: int, source: Source, certificates: Certificates, budgets: Sequenc
         [int((right & (source.labels == c) & (radius >= budget)).sum()) for budget in budgets]
         for c in range(len(source.classes))
     ]
-    name = method_name(source.d, source.n_seeds, election)
+    name = method_name(source.d, source.n_seeds, election.name)
     return {
         "source": s,
         "name": name,
-        "election": election,
+        "election": election.name,
+        "election_label": election.label,
+        "dashes": list(election.dashes),
+        "reads_rankings": election.reads_rankings,
+        "rounds": [{"title": part.title, "caption": part.caption, "half": part.half} for part in rounds],
         "bound": certificates.bound,
-        "told": _words.method(source, election),
+        "description": _words.method(source, election),
         "curve": _from_above(by_radius[0]),
         "certified": _from_above(by_radius[0] + by_radius[1]),
         "radii": {"right": by_radius[0].tolist(), "wrong": by_radius[1].tolist()},
@@ -171,7 +180,7 @@ def _about(source: Source, bound: str) -> dict[str, Any]:
 
 def _sampled(source: Source, methods: Sequence[tuple[int, Certificates]], size: int, most_bytes: int) -> dict[str, Any]:
     """The elections of a sample, smaller where they would take too much room."""
-    certificates = next((c for _, c in methods if c.election.name == "runoff"), methods[-1][1])
+    certificates = next((c for _, c in methods if c.election.name == DEFAULT), methods[-1][1])
     known: dict[int, dict[str, Any]] = {}
     while True:
         chosen = [int(i) for i in _explorer.sample(source, certificates, size)]

@@ -64,11 +64,11 @@ def draw(source: Source, bound: str = "tight", i: int | None = None) -> Figure:
     _bars(second, [source.classes[c] for c in (winner, other)], [wins, len(ballots) - wins], [WINNER, RIVAL])
     second.set_title("round 2")
     second.set_ylim(first.get_ylim())  # bars of one size
-    figure.suptitle(_told(source, i, plurality, runoff), fontsize=7, x=0.02, ha="left")
+    figure.suptitle(_caption(source, i, plurality, runoff), fontsize=7, x=0.02, ha="left")
     return figure
 
 
-def _told(source: Source, i: int, plurality: Certificates, runoff: Certificates) -> str:
+def _caption(source: Source, i: int, plurality: Certificates, runoff: Certificates) -> str:
     n_members = source.ballots.shape[1]
     lines = [f"input {i}, of class {_short(source.classes[source.labels[i]], 24)}; {n_members} members"]
     for found in (plurality, runoff):

@@ -1,4 +1,4 @@
-"""The elections of some inputs in full: votes, rounds, and the cheapest attack step by step."""
+"""The elections of a sample of inputs in full: votes, rounds, and the cheapest attack step by step."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def sample(source: Source, certificates: Certificates, size: int) -> NDArray[np.int64]:
-    """Which inputs to show: sorted by class, wrong or right, and radius, so many at even distances.
+    """Return `size` inputs to display: sorted by class, correctness and radius, then taken at even distances.
 
-    So each class, wrong predictions and all radii have their share, and the same run always gives the same inputs.
+    Each class, wrong predictions and all radii have their share, and the same run always gives the same inputs.
     """
     predicted = indices(source, certificates.prediction)
     order = np.lexsort((certificates.radius, predicted == source.labels, source.labels))
@@ -31,13 +31,13 @@ def sample(source: Source, certificates: Certificates, size: int) -> NDArray[np.
 
 
 def indices(source: Source, names: NDArray[Any]) -> NDArray[np.int64]:
-    """Class names as indices."""
+    """Return class names as indices."""
     places = {name: c for c, name in enumerate(source.classes)}
     return np.array([places[name] for name in names], np.int64)
 
 
 def elections(source: Source, i: int, methods: Sequence[tuple[int, Certificates]]) -> dict[str, Any]:
-    """All that the page shows of input i. Methods go by their numbers."""
+    """Return what the page displays of input i, with methods by their numbers."""
     ballots: Ballots = points(np.asarray(source.ballots[i])[None])[0]
     spread = Spread.of(source.spread, len(ballots))
     return {
@@ -52,23 +52,26 @@ def elections(source: Source, i: int, methods: Sequence[tuple[int, Certificates]
 def _election(i: int, ballots: Ballots, spread: Spread, certificates: Certificates) -> dict[str, Any]:
     outcome = certificates.election.hold(ballots)
     attack = certificates.attack(i, ballots)
-    w, s = outcome.prediction, outcome.runner_up
-    above = ranks_above(ballots, w, s)
+    above = ranks_above(ballots, outcome.prediction, outcome.runner_up)
     return {
-        "prediction": w,
-        "runner_up": s,
+        "prediction": outcome.prediction,
+        "runner_up": outcome.runner_up,
         "radius": int(certificates.radius[i]),
-        "wins": int(above.sum()),
+        "rounds": [list(bars.items()) for bars in _bars(certificates, ballots)],
         "above": "".join("1" if prefers else "0" for prefers in above),
-        "explain": certificates._told(i, ballots, attack),
+        "explain": certificates.describe(i, ballots, attack),
         "attack": None if attack is None else _replayed(ballots, spread, certificates, attack),
     }
 
 
 def _replayed(ballots: Ballots, spread: Spread, certificates: Certificates, attack: Attack) -> dict[str, Any]:
-    """The attack bucket by bucket, holding the election after each, until the winner changes."""
+    """Carry out the attack bucket by bucket, holding the election after each, until the winner changes.
+
+    Of each round, a step has the bars that change: [class, count], with None for a class that drops out.
+    """
     election = certificates.election
     before, now = election.hold(ballots).prediction, ballots.copy()
+    bars = _bars(certificates, ballots)
     new = {int(m): ballot for m, ballot in zip(attack.members, attack.ballots, strict=True)}
     taken: set[int] = set()
     steps = []
@@ -78,15 +81,26 @@ def _replayed(ballots: Ballots, spread: Spread, certificates: Certificates, atta
         for m in members:
             now[m] = new[m]
         outcome = election.hold(now)
-        w, s = outcome.prediction, outcome.runner_up
+        earlier, bars = bars, _bars(certificates, now)
         steps.append(
             {
                 "bucket": bucket,
                 "members": members,
                 "firsts": first_choices(now[members]).tolist() if members else [],
-                "after": [w, s, int(ranks_above(now, w, s).sum())],
+                "after": [outcome.prediction, outcome.runner_up],
+                "rounds": [_changes(*pair) for pair in zip(earlier, bars, strict=True)],
             }
         )
-        if w != before:
+        if outcome.prediction != before:
             break
     return {"how": attack.how, "steps": steps}
+
+
+def _bars(certificates: Certificates, ballots: Ballots) -> list[dict[int, int]]:
+    election = certificates.election
+    return [part.bars for part in election.rounds(ballots, election.hold(ballots))]
+
+
+def _changes(before: dict[int, int], after: dict[int, int]) -> list[tuple[int, int | None]]:
+    changed = [(c, n) for c, n in after.items() if before.get(c) != n]
+    return [*changed, *((c, None) for c in before if c not in after)]

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from runoff.elections import DEFAULT
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from runoff.elections.base import Election
     from runoff.report.source import Source
 
-ELECTIONS = {"plurality": "plurality", "runoff": "run-off"}
 
-
-def method(source: Source, election: str) -> str:
-    """What a method is, in a few words."""
+def method(source: Source, election: Election) -> str:
+    """Return a description of a method in a few words."""
     n_members = source.ballots.shape[1]
     each = "one bucket each" if source.d == 1 else f"each bucket in {source.d} of them"
-    networks = f", {source.n_seeds} models a member" if source.n_seeds > 1 else ""
-    return f"{ELECTIONS.get(election, election)} of {n_members:,} members, {each}{networks}"
+    networks = f", {source.n_seeds} models per member" if source.n_seeds > 1 else ""
+    return f"{election.label} of {n_members:,} members, {each}{networks}"
 
 
 def sampled(n_shown: int, n_inputs: int) -> str:
@@ -34,27 +35,27 @@ def sampled(n_shown: int, n_inputs: int) -> str:
 def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets: Sequence[int]) -> list[str]:
     """What is proven, with this run's numbers."""
     n = about["n_inputs"]
-    best = next((m for m in methods if m["election"] == "runoff"), methods[-1])
+    best = next((m for m in methods if m["election"] == DEFAULT), methods[-1])
     samples = "training samples" if about["n_train"] is None else f"of the {about['n_train']:,} training samples"
     half = max((b for b, right in enumerate(best["curve"]) if 2 * right >= n), default=0)
     middle = middle_of(best, budgets)
     right = _at(best["curve"], middle)
-    told = [
+    sentences = [
         f"Of {n:,} test inputs, {best['curve'][0]:,} ({share(best['curve'][0], n)}) are predicted right by "
         f"{best['label']}. For {right:,} of them ({share(right, n)} of all) it is proven that nobody can change the "
         f"prediction by inserting, deleting or relabelling up to {middle:,} {samples}, whichever they are."
     ]
     if half:
-        told.append(
+        sentences.append(
             f"At {half:,} edit{'' if half == 1 else 's'}, still at least half of all inputs are both right and proven: "
             f"{share(best['curve'][half], n)}."
         )
-    told.append(
+    sentences.append(
         f"The proof is counting. {_reach(about)}, so r edits change the ballots of few members, and "
         "the election is too clear for so few to turn it. It holds against every attacker, whatever it knows, and "
         "needs no assumption on the data."
     )
-    return told
+    return sentences
 
 
 def middle_of(method: dict[str, Any], budgets: Sequence[int]) -> int:

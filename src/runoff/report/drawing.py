@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runoff._io.files import written_whole
+from runoff.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +19,6 @@ FORMATS = ("svg", "pdf", "png")
 # Okabe and Ito's colours, which are told apart with any kind of colour vision; shapes and dashes say the same.
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F3C8D")
 MARKERS = ("o", "s", "^", "D", "v", "P", "<", "*", "p")  # one more than colours: all pairs differ
-DASHES = {"plurality": (0, (4, 2)), "runoff": "-"}
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -46,7 +46,7 @@ def library() -> Any:
     try:
         from matplotlib import figure
     except ImportError:
-        raise ImportError("figures need matplotlib. Install it with: pip install runoff[report]") from None
+        raise MissingExtraError("figures need matplotlib. Install it with: pip install runoff[report]") from None
     return figure
 
 

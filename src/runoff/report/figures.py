@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runoff.elections import BASELINE, get
 from runoff.errors import InputError
 from runoff.paper import tables
 from runoff.report import _election_figure
-from runoff.report.drawing import COLORS, COLUMN, DASHES, MARKERS, library, save, styled
+from runoff.report.drawing import COLORS, COLUMN, MARKERS, library, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,7 +97,7 @@ def _base(data: dict[str, Any], m: int) -> int | None:
     methods, sources = data["methods"], data["sources"]
     method = methods[m]
     own = sources[method["source"]]
-    plain = [j for j, other in enumerate(methods) if other["election"] == "plurality"]
+    plain = [j for j, other in enumerate(methods) if other["election"] == BASELINE]
     setting = ("data", "n_partitions")
     for j in plain:
         source = sources[methods[j]["source"]]
@@ -182,7 +183,7 @@ def _line(ax: Axes, j: int, curve: Curve, values: dict[int, float], marks: Seque
         at,
         [values[budget] for budget in at],
         color=COLORS[j % len(COLORS)],
-        linestyle=DASHES.get(curve.election, ":"),
+        linestyle=(0, dashes) if (dashes := get(curve.election).dashes) else "-",
         marker=MARKERS[j % len(MARKERS)],
         markevery=[i for i, budget in enumerate(at) if budget in marks],
         label=curve.label,

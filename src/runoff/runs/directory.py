@@ -56,8 +56,8 @@ class Settings:
     random_state: int = 0
     first_weights: dict[str, str] | None = None  # what networks start from: "given" (a name or path) and "sha256"
 
-    def told(self) -> str:
-        """In a few words."""
+    def describe(self) -> str:
+        """Return the settings in a few words."""
         d = f", d = {self.spread}" if self.spread > 1 else ""
         start = f" from {Path(self.first_weights['given']).name} weights" if self.first_weights else ""
         return f"{self.dataset}, k = {self.n_partitions}{d}, {self.network}{start}, hash {self.hash}"

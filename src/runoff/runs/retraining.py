@@ -34,7 +34,7 @@ class RunTrainer:
         n_classes = len(manifest["dataset"]["classes"])
         network = starting.recorded(settings["network"], settings.get("first_weights"))
         self.trainer = Trainer(network, self.recipe, shape, n_classes, device=device)
-        self.here = Identities(self.trainer).told
+        self.here = Identities(self.trainer).trained_with
         self.recorded = manifest.get("trained_by")
 
     def unlike(self) -> str | None:
@@ -195,7 +195,7 @@ class NetworkMembers(_Loaded):
         from runoff.torch import starting
 
         try:  # what scores needs no first weights; what trains does
-            network = starting.recorded(self.classifier.network, self.classifier._first_weights)
+            network = starting.recorded(self.classifier.network, self.classifier.first_weights_)
         except ValueError as error:
             return str(error)
         self.classifier._network = network
@@ -204,27 +204,27 @@ class NetworkMembers(_Loaded):
     def _versions(self) -> dict[str, str]:
         from runoff.saving import networks
 
-        return networks.versions(self.classifier._trainer())
+        return networks.versions(self.classifier.trainer())
 
     def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
         """Train a member's networks on these rows, and give digests of what is stored and of what came out."""
-        from runoff.isolation import seeds_of
-        from runoff.torch.training.jobs import Job
+        from runoff.torch.classifier import NetworkMember
+        from runoff.torch.pipeline import network_jobs
         from runoff.verify.networks import tensors
 
         classifier = self.classifier
-        samples, own_rows = classifier._samples_of(X, reset=False), np.array(rows, np.int64)
-        codes = np.searchsorted(classifier.classes_, self._labels(y))[own_rows]
-        sources = seeds_of(classifier._seed, member, classifier._n_seeds) if len(np.unique(codes)) > 1 else []
-        jobs = [Job(member, s, source, samples.data, own_rows, codes) for s, source in enumerate(sources)]
-        done = sorted(classifier._trainer().train(jobs), key=lambda trained: trained.seed) if jobs else []
-        own = classifier._member(member, np.zeros(0), done)
+        samples = classifier._samples_of(X, reset=False)
+        codes = np.searchsorted(classifier.classes_, self._labels(y))
+        by_member = {member: np.array(rows, np.int64)}
+        jobs = network_jobs(samples.data, codes, by_member, [member], classifier._seed, classifier._n_seeds)
+        networks = list(classifier.trainer().train(jobs)) if jobs else []
+        retrained = NetworkMember.of(member, np.zeros(0), networks)
         kept: dict[str, str] = {}
         came: dict[str, str] = {}
         for s in range(self.manifest["networks"][member]):
             stored = tensors((self.path / "members" / f"{member:06d}-{s:04d}.safetensors").read_bytes())[1]
             kept |= {f"seed {s}, {name}": _digest(tensor) for name, tensor in stored.items()}
-        for s, state in enumerate(own.fitted):
+        for s, state in enumerate(retrained.fitted):
             came |= {f"seed {s}, {name}": _digest(tensor) for name, tensor in _tensors(state).items()}
         return kept, came
 

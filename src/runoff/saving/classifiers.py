@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from runoff._io.manifests import Kind, checked_bytes
 from runoff._version import __version__
-from runoff.errors import StorageError
+from runoff.errors import MissingExtraError, StorageError
 from runoff.members import Member
 from runoff.saving.common import NOUN, REMEDY, load_directory, restore, saved_directory, settings_of
 
@@ -37,7 +37,7 @@ def _skops() -> Any:
     try:
         import skops.io
     except ImportError:
-        raise ImportError("saving and loading need skops. Install it with: pip install runoff[skops]") from None
+        raise MissingExtraError("saving and loading need skops. Install it with: pip install runoff[skops]") from None
     return skops.io
 
 

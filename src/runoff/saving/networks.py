@@ -49,7 +49,7 @@ def save(classifier: TorchClassifier, path: Path) -> None:
 
 def versions(trainer: Trainer) -> dict[str, str]:
     """Return what networks follow from beside their samples and settings: with other versions, other last bits."""
-    return dict(Identities(trainer).told)
+    return dict(Identities(trainer).trained_with)
 
 
 def load(kind: type[TorchClassifier], path: Path, network: Factory | None, device: Any) -> TorchClassifier:

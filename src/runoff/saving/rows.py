@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runoff._io.files import written_whole
+from runoff.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +41,7 @@ def _write_parquet(path: Path, columns: dict[str, NDArray[Any]], about: dict[str
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
-        raise ImportError(
+        raise MissingExtraError(
             f"{path} needs pyarrow. Install it with: pip install 'runoff[parquet]', or write CSV"
         ) from None
     table = pa.table(columns).replace_schema_metadata({f"runoff.{name}": value for name, value in about.items()})

@@ -1,10 +1,12 @@
 """Deep ensembles: certified predictions from networks in PyTorch."""
 
+from runoff.errors import MissingExtraError
+
 try:
     import safetensors  # noqa: F401
     import torch  # noqa: F401
 except ImportError as error:
-    raise ImportError(f"runoff.torch needs {error.name}. Install it with: pip install runoff[torch]") from None
+    raise MissingExtraError(f"runoff.torch needs {error.name}. Install it with: pip install runoff[torch]") from None
 
 from runoff.recipes import RECIPES, Recipe
 from runoff.torch.checkpoints import Checkpoints

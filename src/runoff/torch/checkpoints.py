@@ -106,7 +106,7 @@ class Identities:
     """The identities of the networks of one trainer."""
 
     def __init__(self, trainer: Trainer) -> None:
-        self.told = {  # in words, what networks depend on beside their samples and settings
+        self.trained_with = {  # what networks depend on besides their samples and settings
             "device": devices.describe(trainer.device),
             "precision": trainer.precision,
             "torch": torch.__version__,
@@ -115,7 +115,7 @@ class Identities:
         }
         self._common = [
             FORMAT,
-            dict(self.told),
+            dict(self.trained_with),
             trainer.recipe.to_dict(),
             norm_relu_pool.version() if trainer.device.type == "cuda" else None,
             list(trainer.shape),
@@ -125,10 +125,10 @@ class Identities:
             behaviour(trainer.network, trainer.shape, trainer.n_classes),
             None if (first := starting.of(trainer.network)) is None else first.sha256,
         ]
-        self.told["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
+        self.trained_with["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
 
-    def of(self, job: Job) -> str:
-        """A digest of all that this network follows from."""
+    def identity(self, job: Job) -> str:
+        """Return a digest of everything that this network depends on."""
         images = job.images()
         own = [
             job.member,
@@ -139,27 +139,6 @@ class Identities:
             array_digest(job.labels),
         ]
         return hashlib.sha256(json.dumps([self._common, own], default=str).encode()).hexdigest()
-
-
-class Kept:
-    """Networks kept in memory, so that what is finished survives an error in another member."""
-
-    def __init__(self) -> None:
-        self._networks: dict[str, Trained] = {}
-
-    def get(self, job: Job, identity: str, asked: str | None) -> Trained | None:  # noqa: ARG002
-        """A network, if it is there; its scores only if they are for these inputs."""
-        found = self._networks.get(identity)
-        return None if found is None else found if found.asked == asked else replace(found, scores=None)
-
-    def put(self, trained: Trained, identity: str) -> Trained:
-        """Keep a network."""
-        self._networks[identity] = trained
-        return trained
-
-    def keep_only(self, identities: set[str]) -> None:
-        """Forget what is no longer of use."""
-        self._networks = {name: value for name, value in self._networks.items() if name in identities}
 
 
 class Checkpoints:
@@ -175,20 +154,19 @@ class Checkpoints:
             self.path.mkdir(parents=True, exist_ok=True)
 
     def file(self, member: int, seed: int) -> Path:
-        """Where a network is kept."""
+        """Return the file of a network."""
         return self.path / f"member-{member:06d}-seed-{seed:04d}.safetensors"
 
-    def there(self) -> dict[tuple[int, int], Path]:
-        """All networks that are kept, by member and seed."""
+    def existing(self) -> dict[tuple[int, int], Path]:
+        """Return the files of all networks that are kept, by member and seed."""
         files = list(self.path.iterdir()) if self.path.is_dir() else []
-        found = [(FILE.fullmatch(file.name), file) for file in files]
-        return {(int(match[1]), int(match[2])): file for match, file in found if match}
+        named = [(FILE.fullmatch(file.name), file) for file in files]
+        return {(int(match[1]), int(match[2])): file for match, file in named if match}
 
-    def get(self, job: Job, identity: str | None, asked: str | None) -> Trained | None:
-        """A network, if it is there and the same; one of another identity is trained again and written over.
+    def get(self, job: Job, identity: str | None, inputs: str | None) -> Trained | None:
+        """Return this very network if it is kept, with its scores only if they are for these inputs.
 
-        Without an identity, whichever is there, for whoever knows from elsewhere that it is the right one.
-        Its scores come along only if they are for these inputs.
+        Without an identity, any network of that member and seed, for callers that know it to be the right one.
         """
         file = self.file(job.member, job.seed)
         if not file.exists():
@@ -197,7 +175,7 @@ class Checkpoints:
         if identity is not None and metadata.get("identity") != identity:
             return None
         scores = state.pop(SCORES, None)
-        if metadata.get("asked") != (asked or ""):
+        if metadata.get("asked") != (inputs or ""):
             scores = None
         if not state and scores is None:
             return None
@@ -211,27 +189,31 @@ class Checkpoints:
             float(metadata.get("seconds", 0)),
         )
 
-    def has(self, job: Job, identity: str, asked: str | None) -> bool:
-        """Whether `get` would find it, by what its file says of itself, without reading all of it."""
+    def has(self, job: Job, identity: str, inputs: str | None) -> bool:
+        """Return whether this network is kept, by the file's metadata, without reading all of it.
+
+        With `inputs`, it must have scores for them; without, weights.
+        """
         file = self.file(job.member, job.seed)
         if not file.exists():
             return False
         try:
             with safe_open(file, framework="pt") as opened:
-                metadata = opened.metadata() or {}
+                metadata, names = opened.metadata() or {}, set(opened.keys())
         except (SafetensorError, OSError) as error:
             raise CheckpointError(_unreadable(file, error)) from None
-        return metadata.get("identity") == identity and metadata.get("asked") == (asked or "")
+        useful = bool(names - {SCORES}) if inputs is None else metadata.get("asked") == inputs
+        return metadata.get("identity") == identity and useful
 
     def seconds(self, member: int, seed: int) -> float:
-        """How long a network that is there took to train."""
+        """Return how long a kept network took to train."""
         with safe_open(self.file(member, seed), framework="pt") as opened:
             return float((opened.metadata() or {}).get("seconds", 0))
 
     def put(self, trained: Trained, identity: str) -> Trained:
-        """Write a network to a temporary file, sync, rename: it is there whole or not at all.
+        """Write a network to a temporary file, sync and rename it, and return it as `get` will.
 
-        Gives back what `get` will: with `half`, its scores are rounded.
+        With `half`, its scores are rounded.
         """
         state = dict(trained.state) if self.weights else {}
         if trained.scores is not None:
@@ -241,7 +223,7 @@ class Checkpoints:
         metadata = {
             "format": FORMAT,
             "identity": identity,
-            "asked": trained.asked or "",
+            "asked": trained.inputs or "",
             "digest": digest(state),
             "refused": trained.refused or "",
             "seconds": f"{trained.seconds:.3f}",
@@ -252,7 +234,7 @@ class Checkpoints:
         return trained
 
     def keep_only(self, identities: set[str]) -> None:
-        """Files are kept: another fit may want them."""
+        """Keep all files: another fit may need them."""
 
 
 def is_checkpoint(file: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,27 +18,35 @@ from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
 from runoff.ensemble import Ensemble
 from runoff.errors import InputError
-from runoff.isolation import seeds_of
 from runoff.recipes import Recipe
 from runoff.samples import Dense, Rows, Samples
 from runoff.torch import devices, inputs, starting
 from runoff.torch.building import State
-from runoff.torch.checkpoints import Checkpoints, Identities, Kept
+from runoff.torch.checkpoints import Checkpoints
 from runoff.torch.networks import Factory
-from runoff.torch.training.jobs import Job, array_digest, compact
+from runoff.torch.pipeline import MemoryStore, Pipeline, class_shares, member_scores, network_jobs
+from runoff.torch.training.jobs import compact
 from runoff.torch.training.results import Trained
 from runoff.torch.training.trainer import Trainer
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkMember:
-    """What one part of the data taught: `n_seeds` networks, or none where there was nothing to learn."""
+    """A member: `n_seeds` networks, or none where its samples have fewer than two classes."""
 
     index: int
-    shares: NDArray[np.float64]  # of its samples, for every class
+    shares: NDArray[np.float64]  # of each class among its samples
     fitted: tuple[State, ...] = field(default=(), repr=False)
-    answers: tuple[NDArray[np.float32] | None, ...] = field(default=(), repr=False)  # to what fit was asked to score
+    scores: tuple[NDArray[np.float32] | None, ...] = field(default=(), repr=False)  # for the inputs given to `fit`
     refused: str | None = None
+
+    @classmethod
+    def of(cls, index: int, shares: NDArray[np.float64], trained: list[Trained]) -> NetworkMember:
+        """Return the member made of these networks, without those that cannot be used."""
+        usable = sorted((network for network in trained if network.refused is None), key=lambda network: network.seed)
+        states, scores = tuple(network.state for network in usable), tuple(network.scores for network in usable)
+        refused = next((network.refused for network in trained if network.refused is not None), None)
+        return cls(index, shares, states, scores, None if usable else refused)
 
 
 class TorchClassifier(Ensemble):
@@ -163,7 +172,7 @@ class TorchClassifier(Ensemble):
     def restore_networks(self, recipe: Recipe, network: Factory, first_weights: dict[str, str] | None) -> None:
         """Take over what the networks of a saved classifier were trained with; the members are set by the caller."""
         self._recipe, self._network, self.first_weights_ = recipe, network, first_weights
-        self._asked = None
+        self._inputs = None
 
     # -- what Ensemble asks for ----------------------------------------------------------------------------------------
 
@@ -190,12 +199,12 @@ class TorchClassifier(Ensemble):
         self._recipe, self._network = recipes.get(self.recipe), starting.start(self.network, self.weights)
         first = starting.of(self._network)
         self.first_weights_ = None if first is None else first.described()
-        self._asked = self.__dict__.pop("_to_score", None)
-        self._names: dict[tuple[int, int], str] = {}  # the identities of the networks that the members have
+        self._inputs = self.__dict__.pop("_to_score", None)
+        self._identities: dict[tuple[int, int], str] = {}  # of the members' networks
         if self.checkpoints is not None:
             self._store = Checkpoints(self.checkpoints)
-        elif not isinstance(getattr(self, "_store", None), Kept):
-            self._store = Kept()  # and what an earlier fit finished is still in it
+        elif not isinstance(getattr(self, "_store", None), MemoryStore):
+            self._store = MemoryStore()  # an existing one still has what an earlier fit finished
 
     def trainer(self) -> Trainer:
         """Return what trains and scores the networks of this fitted classifier."""
@@ -209,87 +218,62 @@ class TorchClassifier(Ensemble):
         )
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[NetworkMember]:
-        trainer = self.trainer()
-        identities = Identities(trainer)
-        asked = None if self._asked is None else array_digest(self._asked)
-        shares = {m: np.bincount(codes[rows[m]], minlength=len(self.classes_)) / max(1, len(rows[m])) for m in which}
-        jobs = [
-            Job(m, s, source, self._samples.data, rows[m], codes[rows[m]])
-            for m in which
-            if np.count_nonzero(shares[m]) > 1
-            for s, source in enumerate(seeds_of(self._seed, m, self._n_seeds))
-        ]
-        names = {(job.member, job.seed): identities.of(job) for job in jobs}
-        found = {(job.member, job.seed): self._store.get(job, names[job.member, job.seed], asked) for job in jobs}
-        done: dict[tuple[int, int], Trained] = {key: value for key, value in found.items() if value is not None}
-        missing = [job for job in jobs if (job.member, job.seed) not in done]
-        training = trainer.train(missing, self._asked) if missing else iter(())
-        for trained in with_progress(training, "training networks", len(missing), done=len(done), show=self.progress):
-            done[trained.member, trained.seed] = self._store.put(trained, names[trained.member, trained.seed])
-        # Networks of samples that are no longer there are forgotten: removing a sample is unlearning it.
-        self._names = {k: v for k, v in self._names.items() if k[0] not in set(which)} | names
-        self._store.keep_only(set(self._names.values()))
-        return [self._member(m, shares[m], [done[key] for key in sorted(done) if key[0] == m]) for m in which]
-
-    @staticmethod
-    def _member(index: int, shares: NDArray[np.float64], trained: list[Trained]) -> NetworkMember:
-        useful = [network for network in trained if network.refused is None]
-        states, answers = tuple(network.state for network in useful), tuple(network.scores for network in useful)
-        refused = next((network.refused for network in trained if network.refused is not None), None)
-        return NetworkMember(index, shares, states, answers, None if useful else refused)
+        jobs = network_jobs(self._samples.data, codes, rows, which, self._seed, self._n_seeds)
+        pipeline = Pipeline.plan(self.trainer(), self._store, jobs, self._inputs)
+        networks: dict[int, list[Trained]] = {m: [] for m in which}
+        for trained in chain(pipeline.kept(), pipeline.train(self.progress)):
+            networks[trained.member].append(trained)
+        # Networks of removed samples are forgotten: removing a sample is unlearning it.
+        self._identities = {k: v for k, v in self._identities.items() if k[0] not in networks} | pipeline.identities
+        self._store.keep_only(set(self._identities.values()))
+        n_classes = len(self.classes_)
+        return [NetworkMember.of(m, class_shares(codes[rows[m]], n_classes), networks[m]) for m in which]
 
     def _scored(self, inputs: Samples) -> NDArray[np.float32]:
         scores = np.empty((len(inputs), self.partition_.n_members, len(self.classes_)), np.float32)
-        for m, own in self._by_member(inputs):
-            scores[:, m] = own
+        for m, part in self._by_member(inputs):
+            scores[:, m] = part
         return scores
 
     def _ranked(self, inputs: Samples) -> Ballots:
         ballots: Any = None
-        for m, own in self._by_member(inputs):
-            ranked = points(own)
+        for m, part in self._by_member(inputs):
+            ranked = points(part)
             if ballots is None:
                 ballots = np.empty((len(inputs), self.partition_.n_members, len(self.classes_)), ranked.dtype)
             ballots[:, m] = ranked
         return ballots  # type: ignore[no-any-return]
 
     def _by_member(self, inputs: Samples) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Each member's scores: the mean over its seeds; its classes' shares where there is no finite answer."""
+        """Yield each member's scores."""
         states = [((m.index, s), state) for m in self.members_ for s, state in enumerate(m.fitted)]
         left = {m.index: len(m.fitted) for m in self.members_}
         parts: dict[int, dict[int, NDArray[np.float32]]] = {m.index: {} for m in self.members_}
-        asked = self._answers(states, compact(inputs.data))
+        scored = self._network_scores(states, compact(inputs.data))
         for m in self.members_:
             if not m.fitted:
-                yield m.index, np.tile(m.shares.astype(np.float32), (len(inputs), 1))
-        for (m, s), scores in with_progress(asked, "scoring inputs", len(states), show=self.progress):
+                yield m.index, member_scores((), m.shares, len(inputs))
+        for (m, s), scores in with_progress(scored, "scoring inputs", len(states), show=self.progress):
             parts[m][s] = scores
             left[m] -= 1
             if not left[m]:
-                own = parts.pop(m)  # added in the order of the seeds, in whichever order they came
-                yield m, averaged([own[s] for s in sorted(own)], self.members_[m].shares)
+                by_seed = parts.pop(m)  # summed in order of seeds, whatever order they arrived in
+                yield m, member_scores([by_seed[s] for s in sorted(by_seed)], self.members_[m].shares, len(inputs))
 
-    def _answers(self, states: list[Any], question: NDArray[Any]) -> Iterator[Any]:
-        """The networks' scores, from what `fit` was asked to keep if that is the question."""
+    def _network_scores(self, states: list[Any], inputs: NDArray[Any]) -> Iterator[Any]:
+        """Yield the networks' scores, which are already known for the inputs that `fit` was given."""
         if len(self.members_) != self.partition_.n_members:
-            raise InputError("the classifier is not fitted whole: fit it again")
-        known = self._asked is not None and np.array_equal(self._asked, question)
-        if known and all(answer is not None for m in self.members_ for answer in m.answers):
-            yield from (((m.index, s), answer) for m in self.members_ for s, answer in enumerate(m.answers))
+            raise InputError("the classifier is not completely fitted: fit it again")
+        known = self._inputs is not None and np.array_equal(self._inputs, inputs)
+        if known and all(scores is not None for m in self.members_ for scores in m.scores):
+            yield from (((m.index, s), scores) for m in self.members_ for s, scores in enumerate(m.scores))
         elif states:
-            yield from self.trainer().score(states, question)
+            yield from self.trainer().score(states, inputs)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
-
-
-def averaged(scores: list[NDArray[np.float32]], shares: NDArray[np.float64]) -> NDArray[np.float32]:
-    """A member's scores from those of its networks; its classes' shares for inputs without a finite answer."""
-    mean: NDArray[np.float32] = np.mean([own.astype(np.float64) for own in scores], axis=0).astype(np.float32)
-    mean[~np.isfinite(mean).all(axis=1)] = shares
-    return mean
 
 
 def _host(y: Any) -> Any:

@@ -3,10 +3,9 @@
 const Charts = (() => {
   // One fewer than there are colours, so that all pairs differ; none is like the crosses of the paper.
   const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "hexagon"];
-  const DASHES = { runoff: null, plurality: "7 4" };
   const color = (m) => `var(--m${m % 8})`;
   const symbol = (m) => SYMBOLS[m % SYMBOLS.length];
-  const dash = (method) => (method.election in DASHES ? DASHES[method.election] : "2 3");
+  const dash = (method) => (method.dashes.length ? method.dashes.map((length) => 1.75 * length).join(" ") : null);
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const edits = (n) => `${n.toLocaleString("en")} edit${n === 1 ? "" : "s"}`;
   // Cut in the middle: names that begin alike ("speed limit 30") often differ at their end.
@@ -68,8 +67,8 @@ const Charts = (() => {
     const found = [];
     for (const m of shown) {
       const method = data.methods[m];
-      const plain = data.methods.find((other) => other.source === method.source && other.election === "plurality");
-      if (method.election !== "plurality" && plain) found.push({ m, method, plain });
+      const plain = data.methods.find((other) => other.source === method.source && other.election === data.baseline);
+      if (method.election !== data.baseline && plain) found.push({ m, method, plain });
     }
     return found;
   }

@@ -65,7 +65,7 @@ const Explorer = (() => {
     source = data.sources[s];
     method = source.headline;
     const own = data.methods.map((found, m) => [m, found]).filter(([, found]) => found.source === s);
-    options(byId("x-election"), own.map(([m, found]) => [m, `${electionName(found)} (${found.name})`]), method);
+    options(byId("x-election"), own.map(([m, found]) => [m, `${found.election_label} (${found.name})`]), method);
     const there = [...new Set(source.sample.inputs.map((input) => input.label))].sort((a, b) => a - b);
     options(byId("x-class"), [["", "all classes"], ...there.map((c) => [c, source.classes[c]])], "");
     byId("sample-how").textContent = [source.sample.how, ...source.notes.map((note) => `${note}.`)].join(" ");
@@ -73,7 +73,6 @@ const Explorer = (() => {
     list();
   }
 
-  const electionName = (found) => ({ runoff: "run-off", plurality: "plurality" })[found.election] ?? found.election;
   const election = (input) => input.elections[method];
   const isRight = (input) => election(input).prediction === input.label;
   const name = (c) => source.classes[c];
@@ -137,18 +136,18 @@ const Explorer = (() => {
     if (!current) { place.replaceChildren(el("p", {}, "Choose an input.")); return; }
     const found = election(current), right = isRight(current);
     const others = Object.entries(current.elections).filter(([m]) => Number(m) !== method)
-      .map(([m, other]) => `${electionName(data.methods[m])}: ${name(other.prediction)}, radius ${other.radius}`);
+      .map(([m, other]) => `${data.methods[m].election_label}: ${name(other.prediction)}, radius ${other.radius}`);
     place.replaceChildren(
       el("div", { class: "seen" }, looks(), el("div", { class: "facts" },
         el("h3", {}, `Input ${current.i}: ${name(found.prediction)}`),
         el("p", {}, el("span", { class: `tag ${right ? "right" : "wrong"}` }, right ? "✓ right" : `✗ wrong: it is ${name(current.label)}`)),
-        el("p", {}, el("strong", {}, `Radius ${found.radius}`), ` by ${electionName(data.methods[method])}`,
+        el("p", {}, el("strong", {}, `Radius ${found.radius}`), ` by ${data.methods[method].election_label}`,
           others.length ? `; with ${others.join("; ")}` : ""))),
       el("p", { class: "explain" }, found.explain), attackPart(found),
       el("div", { class: "rounds" },
-        el("div", {}, el("h4", {}, data.methods[method].election === "runoff" ? "Round 1 " : "The vote ", el("small", {}, "first choices; dotted: before the attack")), el("div", { class: "chart", id: "x-round1" })),
-        data.methods[method].election === "runoff"
-          ? el("div", {}, el("h4", {}, "Round 2 ", el("small", {}, "who ranks which finalist higher")), el("div", { class: "chart", id: "x-round2" })) : null),
+        ...data.methods[method].rounds.map(({ title, caption, half }, r) => el("div", {},
+          el("h4", {}, `${title} `, el("small", {}, half ? caption : `${caption}; dotted: before the attack`)),
+          el("div", { class: "chart", id: `x-round${r + 1}` })))),
       el("div", { class: "votes" }, el("h4", {}, "Members ", el("small", {}, "one square each, by first choice")),
         el("div", { class: "grid", id: "x-grid", role: "img" }), el("div", { class: "keys", id: "x-keys" })));
     draw();
@@ -193,48 +192,55 @@ const Explorer = (() => {
     if (byId("x-play")) byId("x-play").textContent = "Play";
   }
 
-  // Members' first choices, and who is taken over, after `step` steps.
+  // First choices, members taken over and the bars of each round after `step` steps.
   function standing(found) {
-    const firsts = [...current.firsts], taken = new Set();
+    const firsts = [...current.firsts], taken = new Set(), rounds = found.rounds.map((bars) => new Map(bars));
     for (const move of (found.attack?.steps ?? []).slice(0, step)) {
       move.members.forEach((m, j) => { firsts[m] = move.firsts[j]; taken.add(m); });
+      move.rounds.forEach((changes, r) => changes.forEach(([c, n]) => (n === null ? rounds[r].delete(c) : rounds[r].set(c, n))));
     }
-    const [first, second, wins] = step ? found.attack.steps[step - 1].after : [found.prediction, found.runner_up, found.wins];
-    return { firsts, taken, first, second, wins };
+    const [first, second] = step ? found.attack.steps[step - 1].after : [found.prediction, found.runner_up];
+    return { firsts, taken, rounds, first, second };
   }
   const tally = (firsts) => firsts.reduce((votes, c) => votes.set(c, (votes.get(c) ?? 0) + 1), new Map());
 
   function draw() {
     const found = election(current), now = standing(found), steps = found.attack?.steps ?? [];
-    const before = tally(current.firsts), votes = tally(now.firsts), n = current.firsts.length;
     const rival = steps.length ? steps.at(-1).after[0] : null; // who gains by the attack
     const kind = (c) => (c === found.prediction ? "win" : c === found.runner_up ? "run" : c === rival ? "third" : "other");
-    const round2 = data.methods[method].election === "runoff";
-    // The order of the bars is that of the votes before the attack, so that bars stay where they are.
-    const all = [...new Set([found.prediction, found.runner_up, ...(rival === null ? [] : [rival]), ...before.keys(), ...steps.flatMap((move) => move.firsts)])]
+    data.methods[method].rounds.forEach((round, r) => drawRound(round, r, found, now, rival, kind));
+    grid(found, now, kind, rival);
+    const last = now.rounds.at(-1);
+    if (steps.length) tell(found, now, steps, [last.get(now.first) ?? 0, last.get(now.second) ?? 0]);
+  }
+
+  function drawRound({ title, caption, half }, r, found, now, rival, kind) {
+    const n = current.firsts.length, steps = found.attack?.steps ?? [];
+    const before = new Map(found.rounds[r]), bars = now.rounds[r], place = byId(`x-round${r + 1}`);
+    const label = (rows) => `${title}, ${caption}, ${n} members: ${rows.map((row) => `${row.name} has ${row.n}`).join(", ")}`;
+    if (half) { // two classes meet, and half of the members decide
+      const rows = [...bars].sort(([a], [b]) => (b === found.prediction) - (a === found.prediction) || a - b)
+        .map(([c, count]) => ({ key: c, name: name(c), n: count, was: count, kind: kind(c) }));
+      chart(place, label(rows), (width) => Charts.bars(rows, n, n / 2, width));
+      return;
+    }
+    // The order of the bars is that before the attack, so that bars stay where they are.
+    const changed = steps.flatMap((move) => move.rounds[r].map(([c]) => c));
+    const all = [...new Set([found.prediction, found.runner_up, ...(rival === null ? [] : [rival]), ...before.keys(), ...changed])]
       .sort((a, b) => (before.get(b) ?? 0) - (before.get(a) ?? 0) || a - b);
     const kept = all.filter((c, j) => j < 8 || kind(c) !== "other"), rest = all.filter((c) => !kept.includes(c));
-    const rows = kept.map((c) => ({ key: c, name: name(c), n: votes.get(c) ?? 0, was: before.get(c) ?? 0, kind: kind(c) }));
-    if (rest.length) rows.push({ key: -1, name: `${rest.length} others`, n: d3.sum(rest, (c) => votes.get(c) ?? 0), was: d3.sum(rest, (c) => before.get(c) ?? 0), kind: "other" });
+    const rows = kept.map((c) => ({ key: c, name: name(c), n: bars.get(c) ?? 0, was: before.get(c) ?? 0, kind: kind(c) }));
+    if (rest.length) rows.push({ key: -1, name: `${rest.length} others`, n: d3.sum(rest, (c) => bars.get(c) ?? 0), was: d3.sum(rest, (c) => before.get(c) ?? 0), kind: "other" });
     const most = Math.max(...rows.flatMap((row) => [row.n, row.was]), ...steps.length ? [n / 2] : []);
-    chart(byId("x-round1"), `First choices of ${n} members: ${rows.map((row) => `${row.name} has ${row.n}`).join(", ")}`, (width) => Charts.bars(rows, most, null, width));
-    if (round2) {
-      const finals = [[now.first, now.wins], [now.second, n - now.wins]]
-        .sort((a, b) => (b[0] === found.prediction) - (a[0] === found.prediction) || a[0] - b[0])
-        .map(([c, count]) => ({ key: c, name: name(c), n: count, was: count, kind: kind(c) }));
-      chart(byId("x-round2"), `Round 2 among ${n} members: ${finals.map((row) => `${row.name} has ${row.n}`).join(", ")}`, (width) => Charts.bars(finals, n, n / 2, width));
-    }
-    grid(found, now, kind, rival);
-    const score = round2 ? [now.wins, n - now.wins] : [votes.get(now.first) ?? 0, votes.get(now.second) ?? 0];
-    if (steps.length) tell(found, now, steps, score);
+    chart(place, label(rows), (width) => Charts.bars(rows, most, null, width));
   }
 
   function grid(found, now, kind, rival) {
-    const round2 = data.methods[method].election === "runoff", n = now.firsts.length;
+    const ranked = data.methods[method].reads_rankings, n = now.firsts.length;
     const cells = now.firsts.map((c, m) => {
-      const above = round2 && found.above[m] === "1" && !now.taken.has(m), taken = now.taken.has(m);
+      const above = ranked && found.above[m] === "1" && !now.taken.has(m), taken = now.taken.has(m);
       return el("span", { class: `cell ${kind(c)}${above ? " above" : ""}${taken ? " taken" : ""}`,
-        title: `member ${m}${taken ? ", taken over" : ""}: ${name(c)} first${round2 ? `; ranks ${name(found.prediction)} ${above ? "above" : "below"} ${name(found.runner_up)}` : ""}` });
+        title: `member ${m}${taken ? ", taken over" : ""}: ${name(c)} first${ranked ? `; ranks ${name(found.prediction)} ${above ? "above" : "below"} ${name(found.runner_up)}` : ""}` });
     });
     byId("x-grid").style.setProperty("--cell", n > 600 ? "10px" : n > 200 ? "13px" : "20px");
     byId("x-grid").setAttribute("aria-label", `${n} members, ${now.taken.size} of them taken over. First choices: ${[...tally(now.firsts)].map(([c, count]) => `${name(c)} has ${count}`).join(", ")}`);
@@ -242,7 +248,7 @@ const Explorer = (() => {
     const key = (classes, text) => el("span", {}, el("span", { class: `cell ${classes}`, style: "--cell:16px" }), text);
     byId("x-keys").replaceChildren(key("win", name(found.prediction)), key("run", name(found.runner_up)),
       ...(rival !== null && kind(rival) === "third" ? [key("third", name(rival))] : []), key("other", "another class"),
-      ...(round2 ? [key("other above", `ranks ${name(found.prediction)} above ${name(found.runner_up)}`)] : []), key("other taken", "taken over"));
+      ...(ranked ? [key("other above", `ranks ${name(found.prediction)} above ${name(found.runner_up)}`)] : []), key("other taken", "taken over"));
   }
 
   function tell(found, now, steps, [ours, theirs]) {

@@ -23,7 +23,7 @@
     byId("title").textContent = `${data.title}: certified predictions`;
     const source = data.sources[0], method = data.methods[source.headline];
     const budget = source.middle;
-    const plain = data.methods.find((other) => other.source === 0 && other.election === "plurality");
+    const plain = data.methods.find((other) => other.source === 0 && other.election === data.baseline);
     const tile = (question, big, ...text) => el("div", { class: "tile" }, el("h2", {}, question), el("p", { class: "big" }, big), el("p", {}, ...text));
     const samples = source.n_train === null ? "training samples" : `of ${count(source.n_train)} training samples`;
     const tiles = [
@@ -45,7 +45,7 @@
         shown = everything.filter((other) => (other === m ? on : shown.includes(other)));
         button.setAttribute("aria-pressed", on);
         certified();
-      } }, Charts.legendMark(m, method), el("span", {}, el("strong", {}, method.label), el("small", {}, `${method.told}; clean ${Charts.percent(Charts.at(data, method, 0))}`)));
+      } }, Charts.legendMark(m, method), el("span", {}, el("strong", {}, method.label), el("small", {}, `${method.description}; clean ${Charts.percent(Charts.at(data, method, 0))}`)));
       return button;
     }));
   }

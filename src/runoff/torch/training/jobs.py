@@ -1,4 +1,4 @@
-"""Jobs: one network to train each, with its own samples and nobody else's."""
+"""Jobs: one network to train, on the samples of one member."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ from runoff.hashing import plain_floats
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One network to train: a member's own samples, by content, and where its random numbers come from."""
+    """One network to train: the samples of its member, in order of content, and the source of its random numbers."""
 
     member: int
     seed: int
     source: np.random.SeedSequence
     samples: NDArray[Any] = field(repr=False)  # of all members
-    rows: NDArray[np.int64] = field(repr=False)  # its own
-    labels: NDArray[np.int64] = field(repr=False)  # of its own
+    rows: NDArray[np.int64] = field(repr=False)  # those of this member
+    labels: NDArray[np.int64] = field(repr=False)  # of these rows
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Member and seed."""
+        return self.member, self.seed
 
     def images(self) -> NDArray[Any]:
-        """Its samples in a form that follows from them alone: bytes where all are whole and in range, else floats."""
+        """Return the member's samples as bytes where all are whole numbers from 0 to 255, else as floats."""
         return compact(self.samples[self.rows])
 
 
 def array_digest(array: Any) -> str:
-    """Of type, shape and values."""
+    """Return a SHA-256 of an array's type, shape and values."""
     head = f"{array.dtype.str} {array.shape} ".encode()
     return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
 def compact(values: NDArray[Any]) -> NDArray[Any]:
-    """Bytes where all values are whole numbers from 0 to 255, else float32 with one zero and one NaN."""
+    """Return bytes where all values are whole numbers from 0 to 255, else float32 with one zero and one NaN."""
     if values.dtype == np.uint8:
         return values
     floats = plain_floats(values)
@@ -46,7 +51,7 @@ def compact(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def statistics(images: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each channel; a channel that never changes is left as it is."""
+    """Return mean and standard deviation of each channel, with 1 for the deviation of a constant channel."""
     flat = images.reshape(-1, images.shape[-1])
     if flat.dtype == np.uint8:  # exact: no order of summing to think of
         counts = np.stack([np.bincount(channel, minlength=256) for channel in flat.T])

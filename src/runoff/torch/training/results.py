@@ -1,4 +1,4 @@
-"""What comes out of training: a network that is done, one that is of no use, or an error that says whose it is."""
+"""Results of training: a finished network, one that cannot be used, or an error that names its member."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from runoff.torch.training.jobs import Job
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A network that is done. `scores` are for the inputs that `train` was given."""
+    """A finished network, with its scores for the inputs that `train` was given."""
 
     member: int
     seed: int
     state: State = field(repr=False)  # on the host
     scores: NDArray[np.float32] | None = field(default=None, repr=False)
-    asked: str | None = None  # a digest of those inputs
-    refused: str | None = None  # why it is of no use
+    inputs: str | None = None  # a digest of those inputs
+    refused: str | None = None  # why it cannot be used
     seconds: float = 0.0
 
 

@@ -68,22 +68,22 @@ class Trainer:
 
     def train(self, jobs: Sequence[Job], inputs: NDArray[Any] | None = None) -> Iterator[Trained]:
         """Train these networks and give each as soon as it is done, with its scores for inputs if there are any."""
-        asked = None if inputs is None else array_digest(inputs)
+        digest = None if inputs is None else array_digest(inputs)
         suited: list[Job] = []
         unsuited: list[Job] = []
         for job in jobs:
             (unsuited if self.recipe.on_bytes and job.images().dtype != np.uint8 else suited).append(job)
         for job in unsuited:  # judged by its own samples, so that nobody else's can bring it about
             reason = f"its images are not of 8 bits, as {self.recipe.on_bytes} needs them"
-            yield Trained(job.member, job.seed, {}, None, asked, reason)
+            yield Trained(job.member, job.seed, {}, None, digest, reason)
         with devices.repeatable(self.precision, self.device):
             if self.device.type == "cuda":
                 for done in self._on_gpu(suited, inputs):
-                    yield replace(done, asked=asked)
+                    yield replace(done, inputs=digest)
             elif suited:
                 draws = self._try_out(asking=inputs is not None)
                 for done in self._on_cpu((_Training(self, job) for job in suited), inputs, draws):
-                    yield replace(done, asked=asked)
+                    yield replace(done, inputs=digest)
 
     def score(self, states: Iterable[tuple[Any, State]], inputs: NDArray[Any]) -> Iterator[tuple[Any, NDArray[Any]]]:
         """The scores of trained networks, (n_inputs, n_classes) each, under the names they came with."""

@@ -1,0 +1,145 @@
+"""The networks of an ensemble: which ones it needs, which ones a store already has, and training the rest.
+
+`TorchClassifier` and runs train through this module. They differ in their store: memory, a folder of checkpoints, or
+the members of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff._io.progress import with_progress
+from runoff.isolation import seeds_of
+from runoff.samples import Rows
+from runoff.torch.checkpoints import Identities
+from runoff.torch.training.jobs import Job, array_digest
+from runoff.torch.training.results import Trained
+from runoff.torch.training.trainer import Trainer
+
+Key = tuple[int, int]  # member and seed
+
+
+class Store(Protocol):
+    """Where finished networks are kept, so that an interrupted training run continues where it stopped."""
+
+    def has(self, job: Job, identity: str, inputs: str | None) -> bool:
+        """Return whether this very network is kept; with `inputs`, whether its scores for these inputs are, too."""
+
+    def get(self, job: Job, identity: str, inputs: str | None) -> Trained | None:
+        """Return this very network if it is kept, with its scores only if they are for these inputs."""
+
+    def put(self, trained: Trained, identity: str) -> Trained:
+        """Keep a network and return it as `get` will."""
+
+    def keep_only(self, identities: set[str]) -> None:
+        """Forget networks of other identities, where the store is not shared."""
+
+
+class MemoryStore:
+    """Networks kept in memory, so that finished ones survive an error in another member."""
+
+    def __init__(self) -> None:
+        self._networks: dict[str, Trained] = {}
+
+    def has(self, job: Job, identity: str, inputs: str | None) -> bool:  # noqa: ARG002
+        """Return whether this very network is kept."""
+        kept = self._networks.get(identity)
+        return kept is not None and inputs in (None, kept.inputs)
+
+    def get(self, job: Job, identity: str, inputs: str | None) -> Trained | None:  # noqa: ARG002
+        """Return this very network if it is kept, with its scores only if they are for these inputs."""
+        kept = self._networks.get(identity)
+        return kept if kept is None or kept.inputs == inputs else replace(kept, scores=None)
+
+    def put(self, trained: Trained, identity: str) -> Trained:
+        """Keep a network."""
+        self._networks[identity] = trained
+        return trained
+
+    def keep_only(self, identities: set[str]) -> None:
+        """Forget networks of other identities."""
+        self._networks = {name: kept for name, kept in self._networks.items() if name in identities}
+
+
+def network_jobs(
+    samples: NDArray[Any],
+    codes: NDArray[np.int64],
+    rows: Sequence[Rows] | Mapping[int, Rows],
+    members: Iterable[int],
+    seed: Any,
+    n_seeds: int,
+) -> list[Job]:
+    """Return the networks of these members: `n_seeds` for each whose samples have at least two classes."""
+    return [
+        Job(m, s, source, samples, rows[m], codes[rows[m]])
+        for m in members
+        if len(np.unique(codes[rows[m]])) > 1
+        for s, source in enumerate(seeds_of(seed, m, n_seeds))
+    ]
+
+
+def class_shares(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
+    """Return the share of each class among a member's samples; it votes by these where it has no network."""
+    shares: NDArray[np.float64] = np.bincount(codes, minlength=n_classes) / max(1, len(codes))
+    return shares
+
+
+def member_scores(
+    scores: Sequence[NDArray[np.float32]], shares: NDArray[np.float64], n_inputs: int
+) -> NDArray[np.float32]:
+    """Return a member's scores: the mean of its networks', and its class shares where that is not finite."""
+    if not scores:
+        return np.tile(shares.astype(np.float32), (n_inputs, 1))
+    mean: NDArray[np.float32] = np.mean([own.astype(np.float64) for own in scores], axis=0).astype(np.float32)
+    mean[~np.isfinite(mean).all(axis=1)] = shares
+    return mean
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """The networks that an ensemble needs, with those that its store is missing.
+
+    `inputs` are scored as each network finishes. `trained_with` describes what networks depend on besides samples and
+    settings: device, precision, versions and code.
+    """
+
+    trainer: Trainer
+    store: Store
+    jobs: list[Job]
+    missing: list[Job]
+    identities: dict[Key, str]
+    inputs: NDArray[Any] | None
+    trained_with: dict[str, str]
+
+    @classmethod
+    def plan(
+        cls, trainer: Trainer, store: Store, jobs: list[Job], inputs: NDArray[Any] | None, *, need_scores: bool = False
+    ) -> Pipeline:
+        """Return what is to be done; with `need_scores`, networks kept without scores for `inputs` count as missing."""
+        identified = Identities(trainer)
+        identities = {job.key: identified.identity(job) for job in jobs}
+        digest = array_digest(inputs) if need_scores and inputs is not None else None
+        missing = [job for job in jobs if not store.has(job, identities[job.key], digest)]
+        return cls(trainer, store, jobs, missing, identities, inputs, identified.trained_with)
+
+    def train(self, show: bool | None = None) -> Iterator[Trained]:
+        """Train the missing networks and yield each once it is in the store."""
+        training = self.trainer.train(self.missing, self.inputs) if self.missing else iter(())
+        done = len(self.jobs) - len(self.missing)
+        for trained in with_progress(training, "training networks", len(self.missing), done=done, show=show):
+            yield self.store.put(trained, self.identities[trained.member, trained.seed])
+
+    def kept(self) -> Iterator[Trained]:
+        """Yield the networks that were in the store to begin with."""
+        digest = None if self.inputs is None else array_digest(self.inputs)
+        missing = {job.key for job in self.missing}
+        for job in self.jobs:
+            if job.key not in missing:
+                network = self.store.get(job, self.identities[job.key], digest)
+                if network is not None:
+                    yield network
