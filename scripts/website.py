@@ -1,8 +1,8 @@
 """The website: pages of the repository's root, links that work on both, and no requests to other hosts.
 
 mkdocs calls these functions (`hooks` in mkdocs.yml). Links in the pages are written for the repository, relative to the
-file that they are in. On the site, pages of the root are beside those of docs/, examples are sections of the gallery, and
-other files are read in the repository.
+file that they are in. On the site, pages of the root are beside those of docs/, examples are sections of the gallery,
+and links to other files lead to the repository.
 """
 
 import ast
@@ -25,7 +25,9 @@ ROOT_PAGES = {
 FENCES = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r'(?P<before>\]\(|(?:src|href)=")(?P<target>[^)"\s]+)(?P<after>[)"])')
 # What a browser loads by itself, in contrast to a link that a reader follows.
-LOADED = re.compile(r'<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//[^"]*|<link\b[^>]*\bhref="(?:https?:)?//[^"]*')
+LOADED = re.compile(
+    r'<(?:script|img|iframe|source)\b[^>]*\bsrc="(?:https?:)?//[^"]*|<link\b[^>]*\bhref="(?:https?:)?//[^"]*'
+)
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import runoff
+from runoff import errors
 from runoff.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -157,10 +159,6 @@ def parse(words):
 def commands():
     for block in SHELL:
         yield from ((block.where, words) for words, _ in block.commands)
-    for page in PAGES:  # and those in the middle of a sentence, where they are complete
-        for code in re.findall(r"`(runoff [a-z]+ [^`\n]+)`", FENCE.sub("", page.read_text())):
-            with contextlib.suppress(ValueError):
-                yield name(page), shlex.split(code.replace("...", ""))
 
 
 @pytest.mark.parametrize(("where", "words"), [pytest.param(*c, id=f"{c[0]} {shlex.join(c[1])}") for c in commands()])
@@ -176,6 +174,28 @@ def test_commands_have_these_options(where, words):
         wanted = {extra for word in words for extra in re.findall(r"\[(.*)\]", word)}
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert {extra for group in wanted for extra in group.split(",")} <= set(extras), where
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_options_in_sentences_exist(page):
+    """As in `--option` or `runoff command --option`, where arguments are left out."""
+    sources = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/torture/*.py"), *ROOT.glob("tests/mutants/*.py")]
+    elsewhere = {option for s in sources for option in re.findall(r'"(--[a-z-]+)"', s.read_text())}
+    anywhere = set().union(*(options(command) for command in main.commands.values()), elsewhere)
+    for code in re.findall(r"`([^`]+)`", FENCE.sub("", page.read_text())):
+        used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", code))
+        command = re.match(r"runoff ([a-z]+)\b", code)
+        if command:
+            assert command[1] in main.commands, f"{name(page)}: {code}"
+            assert used <= options(main.commands[command[1]]), f"{name(page)}: {code}"
+        elif not code.startswith(("pip", "ssh-keygen")):
+            assert used <= anywhere, f"{name(page)}: {code}"
+
+
+def options(command):
+    """The options of a command and of its commands."""
+    known = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+    return known.union(*(options(sub) for sub in getattr(command, "commands", {}).values()))
 
 
 # -- links -------------------------------------------------------------------------------------------------------------
@@ -225,3 +245,24 @@ def test_tests_and_files_that_pages_name_exist():
             assert (ROOT / "tests" / f"{named}.py").exists(), f"{name(page)}: {named}.py"
         for named in re.findall(r"`(?:test_\w+\.py::)?(test_\w+)`", text):
             assert named in tests, f"{name(page)}: {named}"
+
+
+def test_the_map_names_every_module():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    listed = text[text.index("## Map of the code") : text.index("## Three walks")]
+    named = set(re.findall(r"`([\w/]+\.py)`", listed))
+    package = ROOT / "src" / "runoff"
+    modules = {str(path.relative_to(package)) for path in package.rglob("*.py")}
+    expected = {module for module in modules if not module.endswith("/__init__.py")}
+    assert named == expected
+
+
+def test_the_reference_names_everything_public():
+    from runoff import datasets, report, torch, verify
+
+    listed = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    for module in (runoff, torch, datasets, report, verify):
+        for public in module.__all__:
+            if public in ("__version__", *dir(errors)) or public.isupper():  # constants are mentioned in the text
+                continue
+            assert f"::: {module.__name__}.{public}\n" in listed, f"{module.__name__}.{public}"
