@@ -176,7 +176,7 @@ def test_commands_have_these_options(where, words):
         assert {extra for group in wanted for extra in group.split(",")} <= set(extras), where
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name)
 def test_options_in_sentences_exist(page):
     """As in `--option` or `runoff command --option`, where arguments are left out."""
     sources = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/torture/*.py"), *ROOT.glob("tests/mutants/*.py")]
