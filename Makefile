@@ -31,11 +31,11 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-# The demo has an environment with only what it needs, which is about a sixth of what development needs.
+# The demo has an environment with only what it needs, which is about a seventh of what development needs.
 DEMO := build/demo-venv
 
 $(DEMO)/.ready: pyproject.toml constraints.txt
-	@echo "Setting up $(DEMO), once: NumPy, numba, SciPy and scikit-learn (0.5 GB). This takes about half a minute."
+	@echo "Setting up $(DEMO), once: NumPy, numba, SciPy and scikit-learn (0.4 GB). This takes about half a minute."
 	@$(PYTHON) -m venv $(DEMO)
 	$(DEMO)/bin/pip install --disable-pip-version-check --no-compile --constraint constraints.txt --editable .
 	@touch $@
