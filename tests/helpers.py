@@ -3,12 +3,18 @@
 import json
 
 import numpy as np
+from click.testing import CliRunner
 
 import runoff
-from runoff import recipes, spreads
+from runoff import cli, recipes, spreads
 from runoff.runs import Run, Settings
 
 SIGNS = tuple(f"sign {c}" for c in range(43))
+
+
+def run(*arguments):
+    """The result of a command, as on the command line."""
+    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
 
 
 def scores(n, n_members, n_classes, seed=0, clear=1.5):

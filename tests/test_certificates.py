@@ -82,7 +82,7 @@ def test_explanations_say_what_is_so():
     ballots = [(0, 1, 2)] * 3 + [(1, 0, 2)] * 2 + [(2, 0, 1)] * 2
     scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
     assert runoff.certify(scores).explain(0) == (
-        "Round 1: of 7 votes, 3 for class 0, 2 for class 1, 2 for class 2; classes 0 and 1 go on. Round 2: 5 of 7 "
+        "Round 1: of 7 votes, 3 for class 0, 2 for class 1, 2 for class 2; classes 0 and 1 advance. Round 2: 5 of 7 "
         "members rank class 0 above class 1, so class 0 wins. Proven: no single edit of the training data can change "
         "this. The cheapest attack found takes over 2 members: class 1 reaches round 2 and beats class 0 there; so the "
         "radius is exact."

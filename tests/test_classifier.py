@@ -197,7 +197,7 @@ def test_save_and_load(tmp_path):
     assert repr(bytes(fitted.hash_key)) not in str(small(hash_key=bytes(fitted.hash_key))._repr_mimebundle_())
     with pytest.raises(ValueError, match="a loaded classifier keeps no training samples to update"):
         loaded.update(add=(X[:1], names[:1]))
-    with pytest.raises(FileExistsError, match="exists already: save to a new directory"):
+    with pytest.raises(FileExistsError, match="already exists: save to a new directory"):
         fitted.save(tmp_path / "model")
     with pytest.raises(ValueError, match="X has 10 features, but RunoffClassifier is expecting 64 features"):
         loaded.predict(INPUTS[:, :10])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import runoff
-from runoff import cli, spreads
+from helpers import run
+from runoff import cli, errors, spreads
+from runoff._io.progress import with_progress
+from runoff.cli.errors import exit_code
 
 RNG = np.random.default_rng(0)
 SCORES = (RNG.normal(size=(40, 12, 5)) + 2 * RNG.normal(size=(40, 1, 5))).astype(np.float32)
@@ -27,10 +30,6 @@ def files(tmp_path, monkeypatch):
     np.save("spread.npy", spreads.cyclic(12, [0, 2, 5]))
 
 
-def run(*arguments):
-    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
-
-
 def test_json_is_all_that_standard_output_holds():
     result = run("certify", "scores.npy", "--labels", "y.npy", "--budgets", "0,1, 3", "--json")
     assert result.exit_code == 0
@@ -41,7 +40,44 @@ def test_json_is_all_that_standard_output_holds():
     assert summary["certified"] == [np.mean(certificates.radius >= b) for b in (0, 1, 3)]
     assert (summary["inputs"], summary["members"], summary["classes"], summary["buckets"]) == (40, 12, 5, 12)
     assert (summary["election"], summary["bound"]) == ("runoff", "tight")
-    assert "40 of 40 inputs" in result.stderr
+    assert result.stderr == ""
+
+
+def test_progress_is_shown_on_terminals_and_where_it_is_wanted(capsys):
+    blocks = [SCORES[:30], SCORES[30:]]
+    assert list(with_progress(blocks, "certifying", 40, unit="inputs")) == blocks
+    assert capsys.readouterr().err == ""
+    assert list(with_progress(blocks, "certifying", 40, unit="inputs", show=True)) == blocks
+    assert "40 of 40 inputs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_how_much_is_said(place, monkeypatch):
+    def noisy(*_args, **_words):
+        for level in ("debug", "info", "warning"):
+            getattr(logging.getLogger("runoff"), level)("a %s", level)
+        raise TypeError("nobody thought of this")
+
+    monkeypatch.setattr(runoff, "certify", noisy)
+    for option, said in (("--debug", 3), ("-v", 2), (None, 1), ("--quiet", 0)):
+        words = ["certify", "scores.npy"]
+        result = run(*([*words[:place], option, *words[place:]] if option else words))
+        assert result.exit_code == 70
+        lines = result.stderr.splitlines()
+        assert lines[:said] == ["a debug", "a info", "Warning: a warning"][-said:] * bool(said)
+        assert lines[-1].startswith("Error: TypeError: nobody thought of this; this is a bug in runoff")
+        assert ("Traceback (most recent call last):" in lines) == (option == "--debug")
+
+
+def test_every_error_has_an_exit_code_of_its_own_choice():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RunoffError)]
+    codes = {kind.__name__: exit_code(kind("a sentence")) for kind in kinds}
+    assert codes == {
+        "RunoffError": 2, "InputError": 2, "MissingExtraError": 1, "MemberError": 1, "DeviceError": 2, "RunError": 2,
+        "BusyError": 1, "StorageError": 4, "CheckpointError": 4, "DatasetError": 2, "MissingError": 1,
+        "IntegrityError": 4, "DownloadError": 1,
+    }  # fmt: skip
+    assert (exit_code(OSError()), exit_code(ValueError())) == (1, 70)
 
 
 def test_the_table_is_for_people():
@@ -50,8 +86,8 @@ def test_the_table_is_for_people():
     certificates = runoff.certify(SCORES, spread=spreads.cyclic(12, [0, 2, 5]), election="plurality")
     clean = 100 * np.mean(certificates.prediction == LABELS)
     assert f"Accuracy without attack: {clean:.2f} %" in result.stdout
-    assert "certified and right" in result.stdout
-    assert "certified and right" not in run("certify", "scores.npy").stdout
+    assert "certified accuracy" in result.stdout
+    assert "certified accuracy" not in run("certify", "scores.npy").stdout
 
 
 def test_rows_are_written_whole():
@@ -123,7 +159,7 @@ def with_nan():
         (["bad.npy"], "bad.npy must have 3 dimensions", save(np.ones((4, 3)))),
         (["bad.npy"], "bad.npy must be real numbers", save(np.ones((4, 3, 2), "U3"))),
         (["missing.npy"], "missing.npy cannot be read: No such file or directory", None),
-        (["."], ". is a folder without manifest.json, so no run", None),
+        (["."], ". is a folder without manifest.json, hence not a run", None),
         (["scores.npy", "--labels", "spread.npy"], "spread.npy must have one label for each of 40 inputs", None),
         (["scores.npy", "--labels", "bad.npy"], "y_true must be classes 0 to 4, got 5", save(LABELS * 0 + 5)),
         (["scores.npy", "--spread", "y.npy"], "spread must be an integer array (n_buckets, d), got shape (40,)", None),
@@ -231,7 +267,7 @@ def test_a_guarantee_that_is_not_met_ends_with_3():
     assert met.exit_code == 0
     short = run("certify", "scores.npy", "--labels", "y.npy", "--require", "0:10", "--require", f"2:{share + 0.1}")
     assert short.exit_code == 3
-    assert f"({share:.2f} %) are certified and right at 2 edits, required" in short.stderr
+    assert f"({share:.2f} %) are certified and correct at 2 edits, required" in short.stderr
     assert "edits" in short.stdout  # the result is told all the same
     alone = 100 * float((certificates.radius >= 2).mean())
     assert run("certify", "scores.npy", "--require", f"2:{alone}").exit_code == 0

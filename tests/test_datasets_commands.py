@@ -42,7 +42,7 @@ def test_paths_are_printed_as_they_are(mnist, tmp_path, monkeypatch):
     assert run("list", "--data-dir", folder).stdout.splitlines()[2].endswith(f"  {folder}")
     assert f"from {folder}, fingerprint " in run("check", "mnist", "--data-dir", folder).stdout
     right, classes = run("check", folder / "mine.npz").stdout.splitlines()
-    assert right.startswith(f"{folder}/mine.npz: right, Dataset('mine.npz'")
+    assert right.startswith(f"{folder}/mine.npz: correct, Dataset('mine.npz'")
     assert classes.startswith(f"{folder}/mine.npz: its classes were taken from its samples, so one more sample could")
     assert f"Error: {folder} must be a folder of images" in run("check", folder).stderr
     np.savez(folder / "mine.npz", **own_arrays(classes=np.array(["a", "b", "c"])))
@@ -66,11 +66,11 @@ def test_a_data_directory_that_is_not_there(tmp_path):
     nowhere = tmp_path / "nowhere"
     result = run("list", "--data-dir", nowhere)
     assert (result.exit_code, result.stdout.count("missing")) == (0, 3)
-    assert result.stdout.splitlines()[-1] == f"looked in {nowhere}, which is no folder"
+    assert result.stdout.splitlines()[-1] == f"looked in {nowhere}, which does not exist"
     assert [row["found"] for row in json.loads(run("list", "--json", "--data-dir", nowhere).stdout)][1:] == [None] * 3
     result = run("check", "--data-dir", nowhere)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == f"Error: {nowhere} is not there: name the folder that the datasets are in\n"
+    assert result.stderr == f"Error: {nowhere} does not exist: give the folder that the datasets are in\n"
     assert run("check", "digits", "--data-dir", nowhere).exit_code == 0
     for command in ("list", "check"):
         for odd in ("~nobody-at-all", "x" * 300):

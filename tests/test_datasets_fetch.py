@@ -95,7 +95,7 @@ def test_a_whole_download(server, tmp_path):
     result = run("fetch", "mnist", "--data-dir", tmp_path, "--url-base", server.address)
     assert result.exit_code == 0, result.stderr
     assert fetched(tmp_path) == server.files
-    assert result.stdout.splitlines() == [f"{tmp_path}/mnist/{name}: right by its checksum" for name in server.files]
+    assert result.stdout.splitlines() == [f"{tmp_path}/mnist/{name}: checksum correct" for name in server.files]
     assert server.asked == [None] * 4
     assert datasets.fetch("mnist", tmp_path, url_base=f"{server.address}/") == [
         tmp_path / "mnist" / name for name in server.files

@@ -95,7 +95,7 @@ def test_directories_that_cannot_be_synced(tmp_path, monkeypatch, number, told):
 
 
 def test_what_a_killed_program_leaves_is_found(tmp_path):
-    code = "import os, sys; from runoff import _files\nopen = [_files.written_whole(name) for name in sys.argv[1:]]\n"
+    code = "import os, sys; from runoff._io import files\nopen = [files.written_whole(name) for name in sys.argv[1:]]\n"
     code += "for one in open: one.__enter__()\nos.kill(os.getpid(), 9)"
     (tmp_path / "inner").mkdir()
     names = ["manifest.json", "a\nb", "inner/x"]

@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 import runoff
 from helpers import a_run
 from runoff import RunoffClassifier, attacks, datasets
+from runoff._io import directories, manifests
 from runoff._io.files import open_array, sha256_of
 from runoff._kernels import compiling
 from runoff.cli import main
 from runoff.errors import StorageError
 from runoff.runs import Run
-from runoff.saving import classifiers
 
 
 def certify(path, *more):
@@ -162,7 +162,7 @@ def test_a_pipe_in_a_run_does_not_hang(tmp_path, name):
     assert result.exit_code in ((0,) if name == "timings.json" else (1, 4)), result.output
     assert "Traceback" not in result.output
     if name != "timings.json":
-        assert "ordinary file" in result.stderr or "not a run" in result.stderr
+        assert "regular file" in result.stderr or "not a run" in result.stderr
 
 
 @pytest.mark.parametrize("what", ["scores.npy", "mine.npz"])
@@ -189,7 +189,7 @@ def test_deep_and_huge_manifests_get_a_sentence(tmp_path, monkeypatch):
         with pytest.raises(StorageError, match="its manifest has an odd n_partitions"):
             Run.open(run)
         assert within()
-    monkeypatch.setattr(classifiers, "LARGEST_MANIFEST", 100)
+    monkeypatch.setattr(manifests, "LARGEST_MANIFEST", 100)
     with pytest.raises(StorageError, match=r"manifest.json cannot be read \(\d+ bytes, and at most 100 are read\)"):
         Run.open(run)
 
@@ -237,7 +237,7 @@ def test_saved_classifiers_with_pipes_and_impossible_sizes(tmp_path):
     (tmp_path / "model" / "manifest.json").write_text(whole)
     (tmp_path / "model" / "members" / "000001.skops").unlink()
     os.mkfifo(tmp_path / "model" / "members" / "000001.skops")
-    with pytest.raises(StorageError, match=r"members/000001.skops cannot be read \(not an ordinary file\)"):
+    with pytest.raises(StorageError, match=r"members/000001.skops cannot be read \(not a regular file\)"):
         RunoffClassifier.load(tmp_path / "model")
 
 
@@ -248,13 +248,13 @@ def test_what_a_killed_save_left_goes_with_the_next_and_what_is_being_saved_stay
     for folder in (dead, other):
         folder.mkdir()
         (folder / "key").write_text("secret")
-    slower = classifiers.new_directory(tmp_path / "model")
+    slower = directories.new_directory(tmp_path / "model")
     begun = slower.__enter__()
     (begun / "key").write_text("of somebody who is still writing")
     assert not dead.exists()
     fitted.save(tmp_path / "model")
     assert (begun / "key").exists()
-    with pytest.raises(FileExistsError, match="exists already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         slower.__exit__(None, None, None)
     assert sorted(file.name for file in tmp_path.iterdir()) == [".other.abcdefgh.runoff-tmp", "model"]
     assert len(RunoffClassifier.load(tmp_path / "model").predict(X)) == 40

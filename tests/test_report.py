@@ -17,14 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import runoff
-from helpers import SIGNS, a_run, scores
-from runoff import cli, datasets, report
+from helpers import SIGNS, a_run, run, scores
+from runoff import datasets, report
 from runoff.elections import get
 from runoff.paper import tables
 from runoff.report import Source, _collect, _html, _pictures, drawing, figures
@@ -35,10 +34,6 @@ VENDORED = {
     "plot.umd.min.js": "4358086467740777dd788d6b27a95cebdbaefdd50c730a3060117073bd7134cb",
 }
 HOSTILE = ("<script>alert(1)</script>", "</script><img src=x onerror=alert(2)>", "$x & \u2028 'y' \"z\"")
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
 
 
 def page_data(text):
@@ -95,18 +90,24 @@ def test_every_attack_of_the_page_works_as_it_is_replayed(plain, spread):
             for m, found in shown["elections"].items():
                 election = get(data["methods"][int(m)]["election"])
                 assert election.hold(ballots).prediction == found["prediction"]
-                assert found["above"].count("1") == found["wins"]
+                outcome = election.hold(ballots)
+                assert found["rounds"] == [list(part.bars.items()) for part in election.rounds(ballots, outcome)]
                 steps = found["attack"]["steps"]
                 assert len(steps) >= found["radius"] + 1
                 for step in steps[:-1]:
                     assert step["after"][0] == found["prediction"]
                 assert steps[-1]["after"][0] != found["prediction"]
-                firsts = list(shown["firsts"])
+                firsts, rounds = list(shown["firsts"]), [dict(bars) for bars in found["rounds"]]
                 for step in steps:
+                    for bars, changes in zip(rounds, step["rounds"], strict=True):
+                        bars.update(changes)
                     assert set(step["members"]) <= set(source.spread[step["bucket"]].tolist())
                     for member, first in zip(step["members"], step["firsts"], strict=True):
                         firsts[member] = first
                 votes = np.bincount(firsts, minlength=ballots.shape[1])
+                assert {c: n for c, n in rounds[0].items() if n} == {c: n for c, n in enumerate(votes.tolist()) if n}
+                winner, other = steps[-1]["after"]
+                assert (rounds[-1][winner], -winner) > (rounds[-1][other] or 0, -other)
                 if election.name == "plurality":
                     assert int(np.argmax(votes)) == steps[-1]["after"][0]
                 certificates = source.certificates(election.name, "tight")
@@ -147,7 +148,7 @@ def test_the_papers_numbers_stand_beside_its_settings(tmp_path):
         0
     ]["checked"]
     assert run(*shlex.split(check)[1:]).exit_code == 0
-    assert check.endswith("--seeds 1 --bound paper")
+    assert check.endswith("--use-seeds 1 --bound paper")
     marks = "Crosses are the numbers that the paper prints for DPA and DPA+ROE on cifar10, k = 50 (table 3)."
     assert data["sources"][0]["paper"] == marks  # nothing is known of its recipe
     for name, told in (("quick", " This run's network or recipe is not the paper's."), ("paper", "")):
@@ -344,7 +345,7 @@ def test_names_from_users_are_escaped(tmp_path):
 
 def test_the_page_asks_nothing_of_the_network_and_runs_only_its_own_scripts(plain, tmp_path):
     out = tmp_path / "report.html"
-    assert run("report", plain, "--out", out, "--seeds", 1).exit_code == 0
+    assert run("report", plain, "--out", out, "--use-seeds", 1).exit_code == 0
     text = out.read_text()
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text).group(1)
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -424,9 +425,9 @@ def test_what_is_refused(plain, tmp_path):
         ((plain, altered, *out), 4, "was altered or damaged: ballots-1.npy"),
         ((unfinished, *out), 2, "is not finished"),
         ((broken, *out), 4, "does not describe a run: KeyError"),
-        ((plain, "--seeds", 2, *out), 2, "has ballots of 1, 3 networks a member, not 2"),
+        ((plain, "--use-seeds", 2, *out), 2, "has ballots of 1, 3 networks a member, not 2"),
         ((plain, "--budgets", "5;6", *out), 2, "expected numbers of edits"),
-        ((plain, "--input", 60, "--seeds", 1, *figures), 2, "must be below 60"),
+        ((plain, "--input", 60, "--use-seeds", 1, *figures), 2, "must be below 60"),
         ((plain, "--out", tmp_path / "table.csv" / "x.html"), 1, "cannot be written: File exists"),
         (("--csv", table, *out), 2, "--csv goes with --figures FOLDER alone"),
         (("--csv", table, *figures), 2, "method is missing"),

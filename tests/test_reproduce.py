@@ -1,6 +1,7 @@
 """The paper's rows: what they stand for, and that runs are shared between them."""
 
 import csv
+import dataclasses
 import json
 import shutil
 from itertools import count
@@ -8,17 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import runoff
-from runoff import cli, datasets
-from runoff.cli import reproduce
-from runoff.paper import tables
+from helpers import run
+from runoff import datasets
+from runoff.datasets.catalogue import CATALOGUE
+from runoff.paper import reproduction, tables
 from runoff.runs import Run
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
 
 
 def test_every_row_of_the_tables():
@@ -112,7 +109,7 @@ def test_all_rows_can_be_listed_and_unknown_ones_are_refused(monkeypatch):
     listed = run("reproduce", "--dry-run")
     assert len(listed.stdout.splitlines()) == 51
     assert "T6 cifar10 k=50 FA d=16: 3200 networks for 4 trials, 2400 to train, roughly 7 s" in listed.stdout
-    assert "T6 cifar10 k=50 DPA+ROE d=1: 800 networks for 16 trials, none more to train" in listed.stdout
+    assert "T6 cifar10 k=50 DPA+ROE d=1: 800 networks for 16 trials, none to train" in listed.stdout
     assert run("reproduce", "--dataset", "mnist", "--k", 50).exit_code == 2
 
 
@@ -120,10 +117,10 @@ def test_the_nearest_row_is_the_one_to_compare_with():
     rows = tables.rows("T1", "cifar10", 50)
     assert {row.d for row in rows} == {16, 32}
     for d, expected in ((2, 16), (16, 16), (20, 16), (31, 32), (32, 32), (64, 32)):
-        found = reproduce._nearest(rows, d)
+        found = reproduction.nearest(rows, d)
         assert len(found) == 3
         assert {(row.d, row.printed_d or row.d) for row in found} == {(d, expected)}
-    assert all(row.printed_d is None for row in reproduce._nearest(rows, 32))
+    assert all(row.printed_d is None for row in reproduction.nearest(rows, 32))
     listed = json.loads(
         run("reproduce", "--table", "T1", "--dataset", "cifar10", "--k", 50, "--dry-run", "--json").stdout
     )
@@ -139,8 +136,8 @@ def test_rows_of_other_networks_do_not_replace_each_other(tiny, tmp_path):  # no
     assert {line["recipe"] for line in lines} == {"quick"}
     assert all(line["command"].endswith("--network small --recipe quick") for line in lines)
     assert all(float(line["seconds"]) > 0 for line in lines)
-    key = reproduce._key(lines[0])
-    assert key != reproduce._key({**lines[0], "recipe": "paper"})
+    key = reproduction._key(lines[0])
+    assert key != reproduction._key({**lines[0], "recipe": "paper"})
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     result = run("reproduce", *options[:-1], tmp_path / "other.csv", "--runs", tmp_path / "new")
     assert result.exit_code == 2
@@ -159,12 +156,16 @@ def test_edited_runs_and_unknown_times(tiny, tmp_path):
     assert run("update", path, "--add", tmp_path / "new.npz", "--device", "cpu").exit_code == 0
     result = run("reproduce", *options)
     assert result.exit_code == 2
-    assert "was edited since, so it is no run of the paper" in result.stderr
+    assert "was edited, so it is not a run of the paper" in result.stderr
+
+
+def small_images(monkeypatch):
+    entry = dataclasses.replace(CATALOGUE["cifar10"], n_train=1437, n_test=360, shape=(8, 8, 1))
+    monkeypatch.setitem(CATALOGUE, "cifar10", entry)
 
 
 def test_what_is_there_is_not_to_be_trained(tiny, tmp_path, monkeypatch):  # noqa: ARG001
-    sizes = {"cifar10": (1437, 360, (8, 8, 1), 10)}
-    monkeypatch.setattr(tables, "SIZES", sizes)
+    small_images(monkeypatch)
     options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path)
 
     def plans(*more):
@@ -205,14 +206,14 @@ def test_runs_of_another_machine_are_read_and_not_trained_anew(tiny, tmp_path, m
     for more in (("--table", "T2"), ("--table", "T3", "--trials", 2)):  # more networks than there are
         result = run("reproduce", *more, *options)
         assert result.exit_code == 2
-        assert "not a laptop, so all of it would have to be trained anew" in result.stderr
+        assert "not a laptop, so all of it would have to be retrained" in result.stderr
     assert {f: f.read_bytes() for f in tmp_path.glob("*/members/*")} == members
     (tmp_path / "cifar10-k4-d1" / "ballots-1.npy").write_bytes(b"")
     assert run("reproduce", "--table", "T3", *options).exit_code == 4
 
 
 def test_trials_and_runs_without_members_of_another_machine(tiny, tmp_path, monkeypatch):  # noqa: ARG001
-    monkeypatch.setattr(tables, "SIZES", {"cifar10": (1437, 360, (8, 8, 1), 10)})
+    small_images(monkeypatch)
     options = ("--network", "small", "--recipe", "quick", "--device", "cpu", "--runs", tmp_path, "--table", "T3")
     there = json.loads(run("reproduce", *options, "--trials", 2, "--json").stdout)
     assert run("reproduce", *options).exit_code == 0
@@ -223,7 +224,7 @@ def test_trials_and_runs_without_members_of_another_machine(tiny, tmp_path, monk
     assert [plan["missing"] for plan in json.loads(run("reproduce", *options, "--dry-run", "--json").stdout)] == [0, 0]
     result = run("reproduce", *options, "--trials", 2)
     assert result.exit_code == 2
-    assert "are not there, or changed" in result.stderr
+    assert "are missing or changed" in result.stderr
     assert run("reproduce", *options[:2], "--recipe", "nonsense", "--dry-run").exit_code == 2
 
 

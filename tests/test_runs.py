@@ -14,24 +14,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from pyarrow import parquet
 from safetensors import safe_open
 from safetensors.torch import save
 
 import runoff
-from runoff import cli, datasets, samples
+from helpers import run
+from runoff import datasets, samples
 from runoff._io import locks
 from runoff.isolation import seeds_of
 from runoff.report.source import Source
 from runoff.runs import Run, training
+from runoff.runs.work import Work
 from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, checkpoints, networks
 
 SMALL = ("--k", 5, "--network", "small", "--recipe", "quick", "--device", "cpu")
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +66,7 @@ def test_members_without_a_network_are_told(tmp_path):
         options = ("--classes", 3, "--k", 3 if expected else 1, *SMALL[2:])
         result = run("train", tmp_path / "own.npz", *options, "--out", tmp_path / f"run{n}")
         assert result.exit_code == 0, result.output
-        assert ("so no network" in result.stderr) == (expected is not None)
+        assert ("and no network" in result.stderr) == (expected is not None)
         assert expected is None or f"Warning: {expected} have samples of fewer than two classes" in result.stderr
 
 
@@ -90,7 +87,7 @@ def test_certify_a_run(done):
     assert table["label"].to_pylist() == labels.tolist()
     assert "certificates/runoff-tight-1.parquet" in Run.open(done).manifest["files"]
     assert run("certify", done, "--labels", done / "labels.npy").exit_code == 2
-    assert run("certify", done, "--seeds", 4).exit_code == 2
+    assert run("certify", done, "--use-seeds", 4).exit_code == 2
 
 
 def test_a_run_without_its_members_can_be_certified(done, tmp_path):
@@ -167,7 +164,7 @@ def test_killed_it_goes_on_to_the_same_bytes_and_seeds_can_be_added(tmp_path, do
     assert run(*arguments, "--n-seeds", 2).exit_code == 0
     assert Run.open(out).seeds() == [1, 2]
     assert all(f.stat().st_mtime_ns == stamp for f, stamp in kept.items())
-    assert run("certify", out, "--seeds", 1).exit_code == run("certify", out).exit_code == 0
+    assert run("certify", out, "--use-seeds", 1).exit_code == run("certify", out).exit_code == 0
 
 
 def test_interrupted_it_says_so(tmp_path):
@@ -184,7 +181,7 @@ def test_interrupted_it_says_so(tmp_path):
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Interrupted: what is finished is kept." in told
+    assert "Interrupted: finished work is kept." in told
 
 
 def test_update_is_a_run_on_the_edited_samples(tmp_path):
@@ -251,7 +248,7 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
         raise SystemExit(9)
 
     with monkeypatch.context() as patched:
-        patched.setattr(training, "_write_ballots", killed)
+        patched.setattr(Work, "ballots", killed)
         assert run(*edit, "cpu").exit_code == 9
     assert run("certify", twice).exit_code == 2
     other = run("update", twice, "--remove", tmp_path / "bad.npz")
@@ -263,7 +260,7 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
     assert sum(opened.manifest["member_sizes"]) == 1437 + 1
     assert opened.seeds() == [2]  # as many networks as before
     again = run(*edit, "cpu", "--json")
-    assert "The last edits" in again.stderr
+    assert "the last edits" in again.stderr
     assert (json.loads(again.stdout)["trained"], json.loads(again.stdout)["edits"]) == (0, 1)
     assert run(*edit, "cpu", "--again", "--json").exit_code == 0
     assert Run.open(twice).manifest["edits"] == ["edits/000000-add.npz", "edits/000001-add.npz"]
@@ -271,7 +268,7 @@ def test_an_update_that_failed_is_not_done_twice(tmp_path, twice, monkeypatch):
     made = Source.from_run(twice, pictures=False).made
     assert [line.endswith(" --again") for line in made[1:]] == [False, True]
     with monkeypatch.context() as patched:
-        patched.setattr(training, "_write_ballots", killed)
+        patched.setattr(Work, "ballots", killed)
         assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 9
     assert run("update", twice, "--device", "cpu").exit_code == 0  # finishes it
     assert sum(Run.open(twice).manifest["member_sizes"]) == 1437 + 1
@@ -307,7 +304,7 @@ def test_a_run_that_can_only_be_read(done, monkeypatch):
     result = run("certify", done, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["certified_accuracy"] == expected["certified_accuracy"]
-    assert "cannot be written to, so it keeps no rows" in result.stderr
+    assert "cannot be written to, so the rows of these certificates are not kept there" in result.stderr
     assert files(done) == before
     assert run("train", "digits", *SMALL, "--d", 2, "--out", done).exit_code == 1
     monkeypatch.setattr(locks, "PATIENCE", 0.1)
@@ -333,7 +330,7 @@ def test_a_run_keeps_its_classes(tmp_path):
 def test_ballots_go_with_the_networks_they_rest_on(twice):
     assert run("train", "digits", *SMALL, "--out", twice).exit_code == 0  # ballots of one network, too
     for seeds in (1, 2):
-        assert run("certify", twice, "--seeds", seeds).exit_code == 0
+        assert run("certify", twice, "--use-seeds", seeds).exit_code == 0
     opened = Run.open(twice)
     opened.forget(2)
     assert len(opened.manifest["files"]) == len(Run.open(twice).manifest["files"])
@@ -343,7 +340,7 @@ def test_ballots_go_with_the_networks_they_rest_on(twice):
     shutil.rmtree(twice / "members")
     vouched = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(training, "_write_ballots", lambda run, *_: vouched.append(dict(run.manifest["files"])))
+        patched.setattr(training, "publish", lambda run, *_: vouched.append(dict(run.manifest["files"])))
         run("train", "digits", *SMALL, "--out", twice)
     assert not [name for name in vouched[0] if name.startswith(("ballots-", "certificates/"))]
 
@@ -367,8 +364,8 @@ def test_certificates_go_when_their_ballots_change(twice, monkeypatch):
     assert run("certify", twice).exit_code == 0
     assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
     assert "certificates/runoff-tight-2.csv" in Run.open(twice).manifest["files"]
-    plain = training.ballots
-    monkeypatch.setattr(training, "ballots", lambda *given: plain(*given)[..., ::-1])
+    plain = Work.ballots
+    monkeypatch.setattr(Work, "ballots", lambda *given: plain(*given)[..., ::-1])
     assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", twice).exit_code == 0
     assert "certificates/runoff-tight-2.csv" not in Run.open(twice).manifest["files"]
     assert run("train", "digits", *SMALL, "--out", twice).exit_code == 0  # members of both seeds stay vouched for
@@ -449,16 +446,20 @@ def test_what_is_refused(tmp_path):
     for arguments, code, told in (
         (("train", "digit", *SMALL, "--out", tmp_path / "x"), 2, "neither a dataset"),
         (("train", "cifar10", *SMALL, "--data-dir", tmp_path, "--out", tmp_path / "x"), 1, "cifar"),
-        (("train", "digits", *SMALL, "--recipe", "papr", "--out", tmp_path / "x"), 2, "recipe must be"),
-        (("train", "digits", *SMALL, "--network", "resnet", "--out", tmp_path / "x"), 2, "network must be one of"),
+        (("train", "digits", *SMALL, "--recipe", "papr", "--out", tmp_path / "x"), 2, "for '--recipe'"),
+        (
+            ("train", "digits", *SMALL, "--network", "resnet", "--out", tmp_path / "x"),
+            2,
+            "Invalid value for '--network'",
+        ),
         (("train", "digits", *SMALL, "--out", Path(__file__).parent), 2, "holds something else than a run"),
         (("train", "digits", *SMALL, "--out", __file__), 2, "is a file: give another directory"),
         (
             ("train", "digits", *SMALL, "--classes", 3, "--out", tmp_path / "x"),
             2,
-            "digits has its own",
+            "digits has fixed classes",
         ),
-        (("certify", tmp_path), 2, "is a folder without manifest.json, so no run"),
+        (("certify", tmp_path), 2, "is a folder without manifest.json, hence not a run"),
         (("update", tmp_path / "nothing", "--add", "x.npz"), 2, "nothing is not a run: it has no manifest.json"),
     ):
         result = run(*arguments)
@@ -481,7 +482,7 @@ def test_the_hash_reads_what_images_were_before_they_were_resized():
 
 def test_what_rests_on_the_samples_before_is_gone_after_an_update(twice, tmp_path):
     assert run("train", "digits", *SMALL, "--out", twice).exit_code == 0
-    for more in ((), ("--election", "plurality"), ("--bound", "paper", "--seeds", 1)):
+    for more in ((), ("--election", "plurality"), ("--bound", "paper", "--use-seeds", 1)):
         assert run("certify", twice, *more).exit_code == 0
     (twice / "certificates" / "of my own.csv").touch()
     assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 0
@@ -529,14 +530,14 @@ def test_networks_of_another_device_or_version_are_not_trained_anew_unasked(twic
         ("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu"),
     )
     for target, value, told in (
-        ("runoff.torch.checkpoints.sources", lambda: "other", "another version of the code that trains"),
+        ("runoff.torch.checkpoints.sources", lambda: "other", "another version of the training code"),
         ("runoff.torch.devices.describe", lambda _: "a laptop", "not a laptop"),
     ):
         monkeypatch.setattr(target, value)
         for command in commands:
             result = run(*command)
             assert result.exit_code == 2
-            assert f"{told}, so all of it would have to be trained anew" in result.stderr
+            assert f"{told}, so all of it would have to be retrained" in result.stderr
             assert files(twice) == before
     result = run(*commands[0], "--retrain", "--json")
     assert json.loads(result.stdout)["trained"] == 10
@@ -577,7 +578,7 @@ def test_a_folder_that_only_others_can_write_to(done, monkeypatch):
     result = run("certify", done, "--bound", "paper", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["inputs"] == 360
-    assert "keeps no rows" in result.stderr
+    assert "are not kept there" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -657,7 +658,7 @@ def test_an_update_that_was_killed_is_not_finished_with_fewer_networks(twice, tm
         raise SystemExit(9)
 
     with monkeypatch.context() as patched:
-        patched.setattr(training, "_write_ballots", killed)
+        patched.setattr(Work, "ballots", killed)
         assert run("update", twice, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 9
     result = run("train", "digits", *SMALL, "--out", twice)
     assert result.exit_code == 2
@@ -677,7 +678,7 @@ def test_runs_that_do_not_say_what_trained_them(twice, monkeypatch):
         patched.setattr(checkpoints, "sources", lambda: "other")
         result = run(*command)
         assert result.exit_code == 2
-        assert "another version of the code that trains" in result.stderr
+        assert "another version of the training code" in result.stderr
         assert files(twice) == before
     assert json.loads(run(*command).stdout)["trained"] == 0
     assert Run.open(twice).manifest["trained_by"]["code"]
@@ -700,4 +701,4 @@ def test_retraining_is_for_networks_of_elsewhere_alone(twice):
     assert {name: data for name, data in files(twice).items() if name.parts[0] == "members"} == {
         name: data for name, data in before.items() if name.parts[0] == "members"
     }
-    assert run("certify", twice, "--seeds", 2).exit_code == 0
+    assert run("certify", twice, "--use-seeds", 2).exit_code == 0

@@ -243,7 +243,7 @@ def test_rows_of_numbers_tensors_and_labels_of_any_kind():
 
 def test_scores_of_a_member_are_the_mean_of_its_networks_logits():
     fitted = classifier(n_seeds=3).fit(TRAIN_X, TRAIN_Y)
-    trainer = fitted._trainer()
+    trainer = fitted.trainer()
     for m in fitted.members_:
         states = list(enumerate(m.fitted))
         logits = dict(trainer.score(states, TEST_X[..., None]))
@@ -267,7 +267,7 @@ def test_seeds_added_later_and_scores_kept_from_the_fit():
     assert all(m.fitted[0] is state for m, state in zip(one.members_, first, strict=True))
     two = classifier(n_seeds=2).fit(TRAIN_X, TRAIN_Y)
     np.testing.assert_array_equal(one.scores(TEST_X).values, two.scores(TEST_X).values)
-    one._trainer = None  # nothing needs to be asked again
+    one.trainer = None  # nothing needs to be scored again
     with pytest.raises(TypeError):
         one.scores(TEST_X[1:])
     one.scores(TEST_X)
@@ -307,7 +307,7 @@ def test_save_and_load(tmp_path):
     assert loaded.recipe == SHORT
     with pytest.raises(ValueError, match="keeps no training samples"):
         loaded.update(add=(TEST_X[:1], TEST_Y[:1]))
-    with pytest.raises(FileExistsError, match="exists already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         fitted.save(tmp_path / "model")
     with pytest.raises(StorageError, match="another network than the one given"):
         TorchClassifier.load(tmp_path / "model", network=wide, device="cpu")
@@ -488,7 +488,7 @@ def test_network_in_network_learns_on_the_cpu():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fitted = classifier(network="nin", n_partitions=2, recipe=recipe).fit(TRAIN_X[:300], TRAIN_Y[:300])
-    assert isinstance(fitted._trainer().network((1, 8, 8), 10), NetworkInNetwork)
+    assert isinstance(fitted.trainer().network((1, 8, 8), 10), NetworkInNetwork)
     scores = fitted.scores(TEST_X).values
     assert (scores.argmax(-1) == TEST_Y[:, None]).mean() > 0.5
 

@@ -110,4 +110,4 @@ def test_the_command_writes_weights_that_members_start_from(tmp_path):
     assert torch.isfinite(F.softmax(module(torch.rand(2, 3, 32, 32)), dim=1)).all()
     told = CliRunner().invoke(main, ["pretrain", "--out", str(out), "--network", "resnet"])
     assert told.exit_code == 2
-    assert "network must be one of 'nin', 'small'" in told.output
+    assert "'resnet' is not one of 'nin', 'small'" in told.output

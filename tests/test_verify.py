@@ -9,23 +9,18 @@ import subprocess
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
 import runoff
-from helpers import scores
+from helpers import run, scores
 from reference import ballots_of, true_cost
-from runoff import check, cli, datasets, hashing, spreads, verify
+from runoff import check, datasets, hashing, spreads, verify
+from runoff._io import manifests
 from runoff.partition import Partition
-from runoff.saving import classifiers
 from runoff.verify import _radii, directory
 from runoff.verify._report import Report
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.main, [str(a) for a in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +48,7 @@ def folder(tmp_path_factory):
 
 
 def write(path, manifest):
-    (path / "manifest.json").write_text(json.dumps(classifiers.sealed(manifest), indent=1))
+    (path / "manifest.json").write_text(json.dumps(manifests.sealed(manifest), indent=1))
 
 
 def rehash(path, change=None):

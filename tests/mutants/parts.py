@@ -23,24 +23,25 @@ class Part:
 MEMBERS = ("test_hashing.py", "test_isolation.py", "test_labels.py", "test_estimators.py", "test_classifier.py")
 
 PARTS = {
-    "covering": Part(("_cover.py",), PROOFS),
-    "kernels": Part(("_count.py", "elections/_*kernels.py"), ("test_adversary.py", *PROOFS)),
+    "covering": Part(("_kernels/covering.py",), PROOFS),
+    "kernels": Part(
+        ("_kernels/counting.py", "_kernels/plurality.py", "_kernels/runoff*.py"), ("test_adversary.py", *PROOFS)
+    ),
     "elections": Part(
         (
             "elections/__init__.py",
-            "elections/_base.py",
-            "elections/_votes.py",
+            "elections/base.py",
+            "elections/votes.py",
             "elections/plurality.py",
             "elections/runoff.py",
-            "elections/maximin.py",
             "attacks.py",
         ),
         ("test_adversary.py", *PROOFS, "test_certificates.py"),
     ),
-    "ballots": Part(("ballots.py", "_blocks.py"), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
+    "ballots": Part(("ballots.py", "scores.py"), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
     "spreads": Part(("spreads.py",), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
     "partition": Part(("partition.py",), ("test_hashing.py", "test_isolation.py")),
     "hashing": Part(("hashing.py",), ("test_hashing.py",)),
     "isolation": Part(("members.py", "ensemble.py", "samples.py", "isolation.py", "labels.py"), MEMBERS),
-    "verify": Part(("check.py", "verify.py", "verify/*.py", "_verify*.py"), ("test_check.py", "test_verify.py")),
+    "verify": Part(("check.py", "verify/*.py"), ("test_check.py", "test_verify.py")),
 }

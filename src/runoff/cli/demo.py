@@ -22,11 +22,11 @@ Arrays = tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]
 
 def digits() -> Arrays:
     """Return training images and labels, test images and labels: every fifth image is for testing."""
-    from sklearn.datasets import load_digits
+    from runoff import datasets
 
-    images, labels = load_digits(return_X_y=True)
-    test = np.arange(len(labels)) % 5 == 0
-    return images[~test], labels[~test], images[test], labels[test]
+    data = datasets.load("digits")
+    x_train, x_test = (x.reshape(len(x), -1).astype(np.float64) for x in (data.x_train, data.x_test))
+    return x_train, data.y_train, x_test, data.y_test
 
 
 def fitted(data: Arrays, n_partitions: int, spread: int) -> runoff.RunoffClassifier:

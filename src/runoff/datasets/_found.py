@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.datasets._dataset import Dataset
-from runoff.errors import MissingError
+from runoff.errors import MissingError, MissingExtraError
 
 
 class UnlikeError(Exception):
@@ -26,7 +26,7 @@ class Found:
         """Its content. Whatever is wrong with the files is told as an `UnlikeError`."""
         try:
             return self.reader()
-        except (UnlikeError, MissingError):
+        except (UnlikeError, MissingError, MissingExtraError):
             raise
         except BROKEN as error:
             if isinstance(error, OSError) and is_refusal(error) and not isinstance(error, FileNotFoundError):

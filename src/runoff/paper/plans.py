@@ -6,7 +6,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runoff.datasets.catalogue import CATALOGUE
 from runoff.paper import tables
 
 if TYPE_CHECKING:
@@ -94,6 +93,7 @@ def _pace(
     import numpy as np
 
     from runoff import recipes
+    from runoff.datasets.catalogue import CATALOGUE
     from runoff.isolation import seeds_of
     from runoff.runs import work
     from runoff.torch import Job, Trainer, networks

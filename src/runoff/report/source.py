@@ -227,7 +227,7 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
         "data_fingerprint": None if edits else settings.fingerprint,
         "facts": facts,
         "made": (_train_command(run, path, seeds, recipe), *_update_commands(run, path)),
-        "checked": (f"runoff certify {shlex.quote(str(path))} --seeds {seeds}",),
+        "checked": (f"runoff certify {shlex.quote(str(path))} --use-seeds {seeds}",),
         "notes": tuple(notes),
     }
 
