@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test coverage test-fast test-browser test-slow lint types bench tightness torture mutants mutants-changed poisoning
-.PHONY: lock locked sbom dist clean help
+.PHONY: lock locked sbom dist docs docs-serve clean help
 
 help:
 	@echo "make demo          certify an ensemble on the digits dataset, and write a report on it"
@@ -22,6 +22,8 @@ help:
 	@echo "make lock          write requirements.lock: every file of the environment, by SHA-256"
 	@echo "make locked        build an environment from it in build/locked, refusing any other file"
 	@echo "make sbom          write sbom.json, a software bill of materials (CycloneDX)"
+	@echo "make docs          build the website in build/site; warnings are errors"
+	@echo "make docs-serve    show the website on http://127.0.0.1:8000, rebuilt as pages change"
 	@echo "make dist          build the wheel and try it in an empty environment"
 
 $(READY): pyproject.toml constraints.txt
@@ -29,8 +31,17 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: $(READY)
-	$(BIN)/runoff demo
+# The demo has an environment with only what it needs, which is about a seventh of what development needs.
+DEMO := build/demo-venv
+
+$(DEMO)/.ready: pyproject.toml constraints.txt
+	@echo "Setting up $(DEMO), once: NumPy, numba, SciPy and scikit-learn (0.4 GB). This takes about half a minute."
+	@$(PYTHON) -m venv $(DEMO)
+	$(DEMO)/bin/pip install --disable-pip-version-check --no-compile --constraint constraints.txt --editable .
+	@touch $@
+
+demo: $(DEMO)/.ready
+	$(DEMO)/bin/runoff demo
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -53,7 +64,7 @@ coverage: $(READY)
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -q --cov --cov-append $(UNCOMPILED)
 
 # The inner loop: what certificates, labels and files rest on, with fewer examples of each property.
-SLOW_TESTS := test_torch* test_runs* test_reproduce* test_report* test_poisoning* test_sklearn* test_package* \
+SLOW_TESTS := test_docs* test_torch* test_runs* test_reproduce* test_report* test_poisoning* test_sklearn* test_package* \
 	test_verify* test_datasets* test_isolation* test_cli* test_torture* test_mutants*
 
 test-fast: $(READY)
@@ -105,6 +116,21 @@ sbom: $(READY)
 	$(PYTHON) -m venv build/tools
 	build/tools/bin/pip install --quiet cyclonedx-bom==7.5.0
 	build/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file sbom.json $(BIN)/python
+
+# The website is made from pages and docstrings, without importing the package: its environment is small.
+DOCS := build/docs-venv
+
+$(DOCS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" > $(DOCS)/requirements.txt
+	$(DOCS)/bin/pip install --quiet --constraint constraints.txt --requirement $(DOCS)/requirements.txt
+	touch $@
+
+docs: $(DOCS)/.ready
+	$(DOCS)/bin/mkdocs build --strict
+
+docs-serve: $(DOCS)/.ready
+	$(DOCS)/bin/mkdocs serve --strict
 
 dist: $(READY)
 	rm -rf dist

@@ -1,4 +1,4 @@
-"""Digits: the three lines, with the default estimator."""
+"""Certify images of digits with the default estimator."""
 
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split

@@ -1,4 +1,7 @@
-"""A small network for each member, on scikit-learn's digits: python examples/networks.py (needs runoff[torch])."""
+"""Train a small network per member in PyTorch.
+
+This needs PyTorch: pip install '.[torch]'.
+"""
 
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -13,5 +16,5 @@ classifier = TorchClassifier("small", "quick", n_partitions=20, classes=range(10
 certificates = classifier.certify(X_test)
 print(classifier.balance())
 for budget, accuracy in zip((0, 2, 4), runoff.certified_accuracy(certificates, y_test, [0, 2, 4]), strict=True):
-    print(f"certified against {budget} edits: {accuracy:.1%}")
+    print(f"certified accuracy at {budget} edits: {accuracy:.1%}")
 print(certificates.explain(0))

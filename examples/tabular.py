@@ -1,4 +1,4 @@
-"""A table with a categorical column and missing values, and gradient boosting that knows what to do with both."""
+"""Certify gradient boosting on a table with a categorical column and missing values."""
 
 import numpy as np
 import pandas as pd
@@ -14,16 +14,16 @@ table["texture"] = pd.cut(table.pop("mean texture"), 4, labels=["fine", "even", 
 table.loc[::17, "mean area"] = np.nan
 train, test, y_train, y_test = train_test_split(table, data.target_names[data.target], random_state=0)
 
-# How many partitions? What each choice means, from the training data alone.
+# Compare numbers of partitions, on the training data alone.
 members = HistGradientBoostingClassifier(max_iter=30, min_samples_leaf=5, categorical_features="from_dtype")
 for choice in runoff.plan(train, y_train, members, n_partitions=(5, 10, 20)):
     print(choice)
 
-known = ["benign", "malignant"]  # all labels that there can be, whatever the samples say
+known = ["benign", "malignant"]  # all possible labels, whatever the samples say
 classifier = runoff.RunoffClassifier(members, n_partitions=10, classes=known, n_jobs=2).fit(train, y_train)
 certificates = classifier.certify(test)
 print(runoff.certified_accuracy(certificates, y_test, [0, 1, 2, 3, 4]))
 
-# A row turns out to be wrong, and another person asks to be forgotten: one member for each is trained again.
+# One row is wrong, and one person asks to be forgotten: only the members that these rows reach are retrained.
 classifier.update(remove=(train[:2], y_train[:2]))
-print(f"{len(classifier.updated_members_)} of {classifier.partition_.n_members} members were trained again")
+print(f"{len(classifier.updated_members_)} of {classifier.partition_.n_members} members were retrained")

@@ -1,4 +1,7 @@
-"""Texts: which library does a docstring come from? The TF-IDF vocabulary is learnt inside each member."""
+"""Certify a text classifier that finds the library of a docstring.
+
+The TF-IDF vocabulary is learned inside each member, from the texts of that member alone.
+"""
 
 import inspect
 
@@ -18,14 +21,14 @@ libraries = {
     "scipy": [scipy.signal, scipy.stats],
     "sklearn": [sklearn.cluster, sklearn.linear_model],
 }
-found = {
+sources = {
     " ".join(text.split())[:400]: library
     for library, modules in libraries.items()
     for module in modules
     for name in dir(module)
     if (text := inspect.getdoc(getattr(module, name))) and not name.startswith("_")
 }
-texts, labels = list(found), np.array(list(found.values()))
+texts, labels = list(sources), np.array(list(sources.values()))
 test = np.arange(len(texts)) % 4 == 0
 
 members = make_pipeline(TfidfVectorizer(sublinear_tf=True), LogisticRegression(C=10))

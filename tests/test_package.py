@@ -105,11 +105,3 @@ def test_a_full_disk_keeps_nothing(copy, tmp_path):
     compiled.write_text(compiled.read_text().replace("ROOM = 64 * 2**20", "ROOM = 2**80"))
     assert python(CERTIFY, source=copy, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == python(CERTIFY)
     assert kept(tmp_path) == []
-
-
-@pytest.mark.parametrize("example", sorted(path.name for path in (PACKAGE.parent.parent / "examples").glob("*.py")))
-def test_examples_run(example):
-    path = PACKAGE.parent.parent / "examples" / example
-    done = subprocess.run([sys.executable, "-W", "error", str(path)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout

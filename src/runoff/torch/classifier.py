@@ -55,6 +55,10 @@ class TorchClassifier(Ensemble):
     As `RunoffClassifier`, with networks for members: each is trained on its own buckets of the training samples alone,
     bit for bit the same whatever is trained beside it.
 
+    Samples are images, as an array (n, height, width, channels) or (n, height, width) or as a tensor
+    (n, channels, height, width), or rows of numbers (n, features). Each member normalises by the mean and the standard
+    deviation of its own samples.
+
     Parameters
     ----------
     network : "nin" (the paper's), "small", or a function (shape, n_classes) -> nn.Module, where shape is that of one
@@ -70,10 +74,6 @@ class TorchClassifier(Ensemble):
     checkpoints : a directory where finished networks are kept, so that an interrupted fit goes on where it was
     progress : show progress on stderr. Default: if it is a terminal
     n_partitions, spread, election, bound, hash_key, random_state, hash : as in `RunoffClassifier`
-
-    Samples are images, as an array (n, height, width, channels) or (n, height, width) or as a tensor
-    (n, channels, height, width), or rows of numbers (n, features). Each member normalises by the mean and the standard
-    deviation of its own samples.
 
     """
 
