@@ -30,7 +30,7 @@ STARTS = np.cumsum([0, *SIZES])
 PAPER = dataclasses.replace(RECIPES["paper"], epochs=6)
 ALL = dataclasses.replace(
     PAPER, jitter=0.4, cutout=8, mixup=1.0, label_smoothing=0.1, schedule="cosine", test_flip=True,
-    affine=1.0, trivial=True, cutmix=0.5,
+    affine=1.0, trivial=True, cutmix=0.5, average=0.5, test_shift=1,
 )  # fmt: skip
 
 

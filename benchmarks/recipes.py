@@ -1,38 +1,52 @@
 """Which recipe, which first weights? Judged out of part: on training images that a member has not seen.
 
 python -m benchmarks.recipes members DATA --k 250 --members 16 paper strong strong:weights=procedural,epochs=600
-python -m benchmarks.recipes ensemble DATA --k 50 --budgets 5,10,15 --out ballots.npz strong:weights=procedural
+python -m benchmarks.recipes ensemble DATA --k 50 --out DIRECTORY strong:weights=procedural
+python -m benchmarks.recipes queue FILE --out DIRECTORY
 
-DATA is a name or a .npz file. A variant is the name of a recipe and what is changed in it. `members` trains the first
-few members of each variant and prints how often they are right; the test images are not looked at. `ensemble` trains
-all members of one variant, prints the out-of-part estimate of certified accuracy, and keeps the ballots for the test
-images.
+DATA is a name or a .npz file. A variant is the name of a recipe and what is changed in it; `network`, `weights` and
+`seeds` (networks per member, whose scores are averaged) are changed in the same way. `members` trains the first few
+members of each variant and prints how often they are right; the test images are not scored. `ensemble` trains all
+members of one variant and keeps their ballots for the test images and for training images, with a row about the run:
+`benchmarks.results` makes tables of them. `queue` takes its commands, one per line, from a file that may grow while it
+is read, waits for a dataset that does not exist yet, and stops at a line `end`. Every result is written as soon as it
+is known.
 """
 
 import argparse
 import ast
 import dataclasses
+import json
+import shlex
+import sys
 import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import torch
 
-import runoff
 from runoff import datasets, hashing
 from runoff.isolation import seeds_of
 from runoff.partition import Partition
 from runoff.samples import Dense
 from runoff.torch import RECIPES, Job, Trainer, starting
+from runoff.torch.classifier import averaged
+
+PIECE = 22_000_000  # bytes of ballots in one file, before compression
+LOADED = {}  # datasets by what they were asked for
 
 
 def variant(text):
-    """A recipe and first weights, from NAME:field=value,..."""
+    """A recipe, a network, first weights and networks per member, from NAME:field=value,..."""
     name, _, changes = text.partition(":")
     changed = dict(change.split("=", 1) for change in changes.split(",") if change)
-    weights = changed.pop("weights", None)
-    network = changed.pop("network", "nin")
+    weights, network, seeds = (
+        changed.pop(key, other) for key, other in (("weights", None), ("network", "nin"), ("seeds", 1))
+    )
     values = {key: ast.literal_eval(value) for key, value in changed.items()}
-    return dataclasses.replace(RECIPES[name], **values), network, weights
+    return dataclasses.replace(RECIPES[name], **values), network, weights, int(seeds)
 
 
 def parts(data, k, hash_):
@@ -44,29 +58,64 @@ def parts(data, k, hash_):
     return x, partition.rows(buckets, digests, data.y_train), buckets
 
 
-def job(m, x, rows, y):
-    return Job(m, 0, seeds_of(0, m, 1)[0], x, rows[m], y[rows[m]])
+def trained(text, members, data, x, rows, inputs, given):
+    """Each member's scores for some inputs, as soon as they are known, and the states of its networks."""
+    recipe, network, weights, n_seeds = variant(text)
+    y, factory = data.y_train, starting.start(network, weights)
+    trainer = Trainer(factory, recipe, x.shape[1:], len(data.classes), device=given.device)
+    jobs = [
+        Job(m, seed, source, x, rows[m], y[rows[m]])
+        for m in members
+        for seed, source in enumerate(seeds_of(given.seed, m, n_seeds))
+    ]
+    waiting = {m: {} for m in members}
+    for done in trainer.train(jobs, inputs):
+        own = waiting[done.member]
+        own[done.seed] = done
+        if len(own) == n_seeds:
+            scores = [own[s].scores for s in range(n_seeds) if own[s].refused is None]
+            yield done.member, combined(scores, done.member, data, rows, len(inputs)), [own[s].state for s in own]
 
 
-def trainer(text, data, x, device):
-    recipe, network, weights = variant(text)
-    return Trainer(starting.start(network, weights), recipe, x.shape[1:], len(data.classes), device=device)
+def combined(scores, member, data, rows, n_inputs):
+    """The mean over a member's networks; the shares of its classes where there is none."""
+    shares = np.bincount(data.y_train[rows[member]], minlength=len(data.classes)) / max(1, len(rows[member]))
+    return averaged(scores or [np.full((n_inputs, len(data.classes)), np.nan, np.float32)], shares)
+
+
+def rescored(text, states, data, x, rows, inputs, shift, given):
+    """The scores of trained members with another number of views."""
+    recipe, network, weights, _ = variant(text)
+    recipe = dataclasses.replace(recipe, test_shift=shift)
+    trainer = Trainer(starting.start(network, weights), recipe, x.shape[1:], len(data.classes), device=given.device)
+    named = [((m, seed), state) for m, own in states.items() for seed, state in enumerate(own)]
+    scores = {}
+    for (m, _), values in trainer.score(named, inputs):
+        scores.setdefault(m, []).append(values.copy())
+    return {m: combined(own, m, data, rows, len(inputs)) for m, own in scores.items()}
 
 
 def judge_members(data, given):
     x, rows, buckets = parts(data, given.k, given.hash)
     y, held_out = data.y_train, np.flatnonzero(buckets >= given.members)[: given.samples]
+    members = range(given.members)
     for text in given.variants:
-        started = time.perf_counter()
-        jobs = [job(m, x, rows, y) for m in range(given.members)]
-        trained = trainer(text, data, x, given.device).train(jobs, x[held_out])
-        right = [100 * np.mean(t.scores.argmax(1) == y[held_out]) for t in trained]
-        seconds, error = time.perf_counter() - started, np.std(right, ddof=1) / len(right) ** 0.5
-        print(
-            f"k = {given.k}, {text}: {len(right)} members right on {np.mean(right):.2f} +- {error:.2f} % of "
-            f"{len(held_out)} training images of other parts ({seconds:.1f} s)",
-            flush=True,
-        )
+        started, scores, states = time.perf_counter(), {}, {}
+        for m, own, networks in trained(text, members, data, x, rows, x[held_out], given):
+            scores[m], states[m] = own, networks
+        seconds = time.perf_counter() - started
+        shifts = [int(shift) for shift in given.shifts.split(",") if shift]
+        views = {None: scores, **{s: rescored(text, states, data, x, rows, x[held_out], s, given) for s in shifts}}
+        for shift, values in views.items():
+            right = [100 * float(np.mean(values[m].argmax(1) == y[held_out])) for m in members]
+            error = np.std(right, ddof=1) / len(right) ** 0.5
+            name = text if shift is None else f"{text}, scored with test_shift={shift}"
+            print(
+                f"k = {given.k}, {name}: {len(right)} members right on {np.mean(right):.2f} +- {error:.2f} % of "
+                f"{len(held_out)} training images of other parts ({seconds:.1f} s)",
+                flush=True,
+            )
+            record(given, {**about(data, given, text, seconds), "scored_with_shift": shift, "out_of_part": right})
 
 
 def judge_ensemble(data, given):
@@ -74,45 +123,145 @@ def judge_ensemble(data, given):
     x, rows, buckets = parts(data, given.k, given.hash)
     y, test = data.y_train, data.x_test.reshape(len(data.x_test), *x.shape[1:])
     pick = np.sort(np.random.default_rng(0).choice(len(x), min(given.samples, len(x)), replace=False))
-    started = time.perf_counter()
-    jobs = [job(m, x, rows, y) for m in range(given.k)]
-    scores = np.zeros((len(test) + len(pick), given.k, len(data.classes)), np.float32)
-    for t in trainer(text, data, x, given.device).train(jobs, np.concatenate([test, x[pick]])):
-        scores[:, t.member] = t.scores
+    inputs = np.concatenate([test, x[pick]])
+    started, states = time.perf_counter(), {}
+    scores = np.zeros((len(inputs), given.k, len(data.classes)), np.float32)
+    for m, own, networks in trained(text, range(given.k), data, x, rows, inputs, given):
+        scores[:, m], states[m] = own, networks
     seconds = time.perf_counter() - started
-    print(f"k = {given.k}, {text}: {given.k} members trained and asked in {seconds:.1f} s")
-    budgets = [0, *(int(b) for b in given.budgets.split(","))]
-    ours = scores[len(test) :]
-    for election in ("plurality", "runoff"):
-        print(f"{election}: {runoff.out_of_part(ours, y[pick], buckets[pick], budgets, election=election)}", flush=True)
+    print(
+        f"k = {given.k}, {text}: {given.k} members trained and {len(inputs)} inputs scored in {seconds:.1f} s",
+        flush=True,
+    )
+    row = about(data, given, text, seconds)
+    if given.time:
+        recipe = variant(text)[0]
+        started = time.perf_counter()
+        rescored(text, states, data, x, rows, test[: given.time], recipe.test_shift, given)
+        row |= {"inference_inputs": given.time, "inference_seconds": time.perf_counter() - started}
+    unseen = buckets[pick][:, None] != np.arange(given.k)
+    right = scores.argmax(2) == np.concatenate([data.y_test, y[pick]])[:, None]
+    ours = right[len(test) :]
+    row |= {
+        "out_of_part": [100 * float(ours[unseen[:, m], m].mean()) for m in range(given.k)],
+        "test": [100 * float(value) for value in right[: len(test)].mean(0)],
+    }
+    finishing.submit(keep, given, row, scores, len(test), y[pick], data.y_test, buckets[pick])
+
+
+def keep(given, row, scores, n_test, y, y_test, buckets):
+    """Write an ensemble's ballots, in files small enough to travel, and then its row."""
+    try:
+        name = f"{row['dataset']}-k{row['k']}-{int(time.time())}"
+        for part, values, extra in (
+            ("test", scores[:n_test], {"y": y_test}),
+            ("part", scores[n_test:], {"y": y, "buckets": buckets}),
+        ):
+            each = max(1, PIECE // (values.shape[1] * values.shape[2]))
+            for i, start in enumerate(range(0, len(values), each)):
+                rows = slice(start, start + each)
+                labels = {key: value[rows] for key, value in extra.items()}
+                write(given.out / f"{name}-{part}{i}.npz", ballots=ranked(values[rows]), start=start, **labels)
+        record(given, {**row, "ballots": name})
+    except Exception:
+        traceback.print_exc()
+        raise
+
+
+def ranked(scores):
+    """The ballots that `runoff.rank` gives, one byte per class."""
+    order = np.argsort(scores[..., ::-1], axis=-1, kind="stable")
+    points = np.empty(scores.shape, np.uint8)
+    np.put_along_axis(points, order, np.arange(scores.shape[2], dtype=np.uint8), axis=-1)
+    return points[..., ::-1]
+
+
+def write(path, **arrays):
+    half = path.with_suffix(".half.npz")
+    np.savez_compressed(half, **arrays)
+    half.rename(path)
+
+
+def about(data, given, text, seconds):
+    gpu = torch.cuda.is_available() and given.device != "cpu"
+    return {
+        "what": given.what, "dataset": given.name or Path(given.data).stem, "k": given.k, "variant": text,
+        "hash": given.hash, "seed": given.seed, "seconds": seconds, "n_classes": len(data.classes),
+        "device": torch.cuda.get_device_name() if gpu else "cpu", "torch": torch.__version__, "samples": given.samples,
+    }  # fmt: skip
+
+
+def record(given, row):
     if given.out is not None:
-        np.savez_compressed(
-            given.out,
-            test=runoff.rank(scores[: len(test)]),
-            y_test=data.y_test,
-            out_of_part=runoff.rank(ours),
-            y_out_of_part=y[pick],
-            buckets=buckets[pick],
-        )
+        with (given.out / "rows.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def loaded(given):
+    named = given.data in datasets.NAMES
+    if given.data not in LOADED:
+        LOADED[given.data] = datasets.load(given.data, classes=None if named else given.classes)
+    return LOADED[given.data]
+
+
+def run(given):
+    (judge_members if given.what == "members" else judge_ensemble)(loaded(given), given)
+
+
+def run_queue(given):
+    """Run commands as they are added to a file. One that fails is reported, and the next one starts."""
+    done = 0
+    while True:
+        lines = [line for line in Path(given.data).read_text().split("\n")[:-1] if line.strip()]
+        if done == len(lines):
+            time.sleep(0.5)
+            continue
+        if lines[done].strip() == "end":
+            return
+        try:
+            command = parser().parse_intermixed_args([*shlex.split(lines[done]), "--out", str(given.out)])
+            if given.wait and command.data not in datasets.NAMES and not Path(command.data).exists():
+                time.sleep(0.5)
+                continue
+            print(f"> {lines[done]}", flush=True)
+            run(command)
+        except (Exception, SystemExit):
+            traceback.print_exc()
+        print(f"< {time.strftime('%H:%M:%S')}", flush=True)
+        done += 1
+
+
+def parser():
+    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("what", choices=["members", "ensemble", "queue"])
+    found.add_argument("data", help="a dataset; for a queue, the file of commands")
+    found.add_argument("variants", nargs="*")
+    found.add_argument("--k", type=int, default=250)
+    found.add_argument("--members", type=int, default=16)
+    found.add_argument("--samples", type=int, default=8000, help="training images to judge on")
+    found.add_argument("--shifts", default="", help="score members again with these values of test_shift")
+    found.add_argument("--seed", type=int, default=0)
+    found.add_argument("--classes", type=int, default=10)
+    found.add_argument("--name", help="what rows call the dataset")
+    found.add_argument("--hash", choices=["content", "pixel-sum"], default="content")
+    found.add_argument("--time", type=int, default=0, help="score this many inputs again, to time it")
+    found.add_argument("--wait", action="store_true", help="in a queue, wait for datasets that do not exist yet")
+    found.add_argument("--device")
+    found.add_argument("--out", type=Path, help="a directory for rows and ballots")
+    return found
+
+
+finishing = ThreadPoolExecutor(1)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["members", "ensemble"])
-    parser.add_argument("data")
-    parser.add_argument("variants", nargs="+")
-    parser.add_argument("--k", type=int, default=250)
-    parser.add_argument("--members", type=int, default=16)
-    parser.add_argument("--samples", type=int, default=8000, help="training images to judge on")
-    parser.add_argument("--budgets", default="10,20,40,50,60")
-    parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--hash", choices=["content", "pixel-sum"], default="content")
-    parser.add_argument("--device")
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
-    named = given.data in datasets.NAMES
-    data = datasets.load(given.data, classes=None if named else given.classes)
-    (judge_members if given.what == "members" else judge_ensemble)(data, given)
+    given = parser().parse_intermixed_args()
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+    if given.what == "ensemble" and given.out is None:
+        sys.exit("ensemble needs --out: a directory for its ballots")
+    with finishing:
+        (run_queue if given.what == "queue" else run)(given)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from runoff.isolation import seeds_of
-from runoff.torch import RECIPES, Recipe, Trainer, networks
+from runoff.torch import RECIPES, Recipe, TorchClassifier, Trainer, devices, networks
 from runoff.torch.kernels import batch_and_head
 from runoff.torch.training import augment, random_draws
 from tests.test_torch_graphs import faked, on_slots  # noqa: F401
-from tests.test_torch_isolation import jobs, same, trained
+from tests.test_torch_isolation import PARTS, PLAIN, TEST_X, X, Y, jobs, same, trained
 
 FULL = Recipe(epochs=3, batch_size=32, lr=0.05, crop=1, flip=True, jitter=0.3, mixup=1.0, test_flip=True,
               affine=1.0, trivial=True, cutmix=0.5)  # fmt: skip
@@ -148,7 +148,7 @@ class Newer(Recipe):
 
 def test_the_kernel_for_batches_takes_only_recipes_that_it_knows_in_full():
     images = torch.zeros((2, 8, 8, 3), dtype=torch.uint8)
-    known = Newer(epochs=1, crop=2, flip=True, label_smoothing=0.1, test_flip=True)
+    known = Newer(epochs=1, crop=2, flip=True, label_smoothing=0.1, test_flip=True, test_shift=1, average=0.1)
     assert batch_and_head.plain(known, images)
     for change in ({"twirl": 0.1}, {"jitter": 0.1}, {"cutout": 2}, {"mixup": 1.0}, {"affine": 1.0}, {"cutmix": 0.5}):
         assert not batch_and_head.plain(dataclasses.replace(known, **change), images)
@@ -162,7 +162,7 @@ def test_the_kernel_for_batches_takes_only_recipes_that_it_knows_in_full():
 
 def test_recipes_of_earlier_releases_stay_what_they_were():
     data = RECIPES["paper"].to_dict()
-    assert not set(data) & {"affine", "trivial", "cutmix"}
+    assert not set(data) & {"affine", "trivial", "cutmix", "average", "test_shift"}
     assert Recipe.from_dict(data) == RECIPES["paper"]
     strong = json.loads(json.dumps(RECIPES["strong"].to_dict()))
     assert strong["trivial"] is True
@@ -175,6 +175,9 @@ def test_recipes_of_earlier_releases_stay_what_they_were():
     ("change", "message"),
     [
         ({"cutmix": 1.5}, "cutmix must be at most 1, got 1.5"),
+        ({"average": 1.5}, "average must be at most 1, got 1.5"),
+        ({"average": -0.1}, "average must be a number of at least 0"),
+        ({"test_shift": -1}, "test_shift must be a whole number of at least 0"),
         ({"affine": -1.0}, "affine must be a number of at least 0"),
         ({"trivial": 1}, "trivial must be True or False, got 1"),
     ],
@@ -190,3 +193,130 @@ def test_images_that_are_not_of_bytes_refuse_one_member_alone():
     (job,) = jobs([0], samples=np.random.default_rng(0).random((1797, 8, 8, 1)))
     (given,) = trainer.train([job])
     assert given.refused == "its images are not of 8 bits, as trivial needs them"
+
+
+# -- averages of weights, and views ------------------------------------------------------------------------------------
+
+AVERAGED = dataclasses.replace(FULL, average=0.5, test_shift=1)
+
+
+def test_shares_of_the_average():
+    recipe = Recipe(epochs=5, batch_size=32, average=0.5)
+    shares = recipe.newest(64)  # 10 steps
+    np.testing.assert_allclose(shares, [1, 1, 1, 1, 1, 1, 1 / 2, 1 / 3, 1 / 4, 1 / 5], rtol=1e-6)
+    averages = np.zeros(())
+    for step, share in enumerate(shares):
+        averages = averages + (step - averages) * share
+    np.testing.assert_allclose(averages, np.mean([5, 6, 7, 8, 9]), rtol=1e-6)
+    assert (dataclasses.replace(recipe, average=1e-6).newest(64) == 1).all()
+    np.testing.assert_allclose(dataclasses.replace(recipe, average=1.0).newest(64), 1 / np.arange(1, 11), rtol=1e-6)
+
+
+def test_the_state_is_the_mean_over_the_last_steps_of_the_same_training():
+    """Against the weights after each step of training without an average, statistics of batches too."""
+    recipe = dataclasses.replace(FULL, epochs=6)
+    (job,) = jobs([4])
+    slot = Trainer(networks.small, recipe, (8, 8, 1), 10, device="cpu", in_flight=1)._slot()
+    slot.load(slot.prepare(job))
+    states = []
+    while slot.done < slot.steps:
+        slot.advance()
+        states.append({name: value.double() for name, value in slot.get_state().items()})
+    n_averaged = round(0.5 * len(states))
+    averaged = trained([4], recipe=dataclasses.replace(recipe, average=0.5))[4, 0].state
+    assert 1 < n_averaged < len(states)
+    assert any("running_mean" in name for name in averaged)
+    for name, value in averaged.items():
+        expected = (
+            states[-1][name] if "num_batches" in name else sum(s[name] for s in states[-n_averaged:]) / n_averaged
+        )
+        torch.testing.assert_close(value.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_short_average_is_the_last_step():
+    """Sums in another order may differ in the last bits."""
+    plain = trained([4], recipe=FULL)[4, 0].state
+    last = trained([4], recipe=dataclasses.replace(FULL, average=1e-6))[4, 0].state
+    for name, value in plain.items():
+        torch.testing.assert_close(last[name], value, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("network", [networks.small, networks.network_in_network])
+def test_averaged_members_are_the_same_in_any_company_and_on_slots_of_a_gpu(faked, network):  # noqa: ARG001, F811
+    together = trained(range(6), network, recipe=AVERAGED, in_flight=2)
+    for company, in_flight in (([3], 1), ([5, 3], 2)):
+        for key, alone in trained(company, network, recipe=AVERAGED, in_flight=in_flight).items():
+            assert same(alone, together[key])
+    trainer, given = on_slots([4, 3, 1], network, AVERAGED, 2)
+    for key, done in given.items():
+        assert same(done, together[key])
+    states = [(key, done.state) for key, done in together.items()]
+    with devices.repeatable("fp32", trainer.device):
+        for key, scores in trainer._scored_on_gpu(states, TEST_X[..., None]):
+            np.testing.assert_array_equal(scores, together[key].scores)
+
+
+def test_nothing_is_left_of_a_network_that_failed(faked):  # noqa: ARG001, F811
+    """Its averages are NaN, and the next network in its place has its own."""
+    recipe = dataclasses.replace(PLAIN, average=0.5)
+    assert recipe.batch_of(len(PARTS[0])) == recipe.batch_of(len(PARTS[1]))  # so that one follows the other
+    plain = X[..., None] + np.float32(0.5)
+    broken = plain.copy()
+    broken[PARTS[0]] = np.inf
+    trainer = Trainer(networks.small, recipe, (8, 8, 1), 10, device="cpu", in_flight=1)
+    trainer.device = torch.device("cpu", 0)
+    with devices.repeatable("fp32", trainer.device):
+        failed, after = trainer._on_gpu([*jobs([0], samples=broken), *jobs([1], samples=plain)], TEST_X[..., None])
+        (alone,) = trainer._on_gpu(jobs([1], samples=plain), TEST_X[..., None])
+    assert failed.refused is not None
+    assert after.refused is None
+    assert same(after, alone)
+
+
+def test_views_are_shifted_and_mirrored_copies():
+    recipe = Recipe(epochs=1, test_shift=2, test_flip=True)
+    mean, std = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 4.0, 8.0])
+    given = augment.views(IMAGES * 255, recipe, mean, std)
+    assert len(given) == 10
+    expected = [IMAGES * 255]
+    for down, across in ((2, 2), (2, -2), (-2, 2), (-2, -2)):
+        moved = torch.zeros_like(IMAGES)
+        for i, j in np.ndindex(8, 9):
+            if 0 <= i - down < 8 and 0 <= j - across < 9:
+                moved[:, i, j] = IMAGES[:, i - down, j - across] * 255
+        expected.append(moved)
+    expected += [view.flip(2) for view in expected]
+    for view, pixels in zip(given, expected, strict=True):
+        assert torch.equal(view, ((pixels - mean) / std).permute(0, 3, 1, 2))
+    assert len(augment.views(IMAGES, Recipe(epochs=1, test_shift=1), mean, std)) == 5
+    assert len(augment.views(IMAGES, Recipe(epochs=1, test_flip=True), mean, std)) == 2
+
+
+def test_scores_are_the_mean_over_the_views():
+    plain = dataclasses.replace(FULL, test_flip=False)
+    state = trained([2], recipe=plain)[2, 0].state
+    inputs = TEST_X[:5, ..., None]
+
+    def scored(recipe, images):
+        trainer = Trainer(networks.small, recipe, (8, 8, 1), 10, device="cpu")
+        return dict(trainer.score([(0, state)], images))[0]
+
+    framed = np.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    moved = [inputs, *(framed[:, i : i + 8, j : j + 8] for i in (0, 2) for j in (0, 2))]
+    expected = np.mean([scored(plain, view) for view in (*moved, *(view[:, :, ::-1] for view in moved))], axis=0)
+    given = scored(dataclasses.replace(plain, test_shift=1, test_flip=True), inputs)
+    np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_rows_of_numbers_have_no_views():
+    with pytest.raises(ValueError, match="test_shift"):
+        TorchClassifier("small", Recipe(epochs=1, test_shift=1), n_partitions=3, classes=range(10)).fit(
+            X.reshape(len(X), -1), Y
+        )
+
+
+def test_digits_have_a_recipe_without_mirrors_or_colours():
+    recipe = RECIPES["strong-digits"]
+    assert not recipe.flip
+    assert not recipe.test_flip
+    assert recipe.on_bytes is None

@@ -14,8 +14,10 @@ SCHEDULES = ("steps", "cosine", "constant")
 OPTIMIZERS = ("sgd", "adamw")
 NETWORKS = ("nin", "small")  # by name in `runoff.torch.networks`, which needs PyTorch to be read
 PRECISIONS = ("auto", "fp32", "tf32", "bf16")
-NUMBERS = ("lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing", "affine", "cutmix")
-LATER = ("affine", "trivial", "cutmix")  # fields that the first release did not have
+NUMBERS = (
+    "lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing", "affine", "cutmix", "average",
+)  # fmt: skip
+LATER = ("affine", "trivial", "cutmix", "average", "test_shift")  # fields that the first release did not have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,9 @@ class Recipe:
     trivial : TrivialAugment, one random operation of random strength on every image (see `augment.trivial`)
     cutmix : the share of batches in which a random rectangle is taken from another image instead of mixup
     label_smoothing : as in PyTorch
+    average : the share of the steps, at the end of training, over which weights and batch statistics are averaged
     test_flip : scores are the mean over an input and its mirror image
+    test_shift : scores are the mean over an input and four copies of it, shifted diagonally by so many pixels
     precision : "fp32", "tf32", "bf16", or "auto": bf16 on GPUs that have it, else fp32
 
     """
@@ -65,6 +69,8 @@ class Recipe:
     affine: float = 0.0
     trivial: bool = False
     cutmix: float = 0.0
+    average: float = 0.0
+    test_shift: int = 0
 
     def __post_init__(self) -> None:
         for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
@@ -72,25 +78,15 @@ class Recipe:
                 raise InputError(
                     f"a recipe's {name} must be one of {', '.join(map(repr, allowed))}, got {getattr(self, name)!r}"
                 )
-        for name, least in (("epochs", 1), ("batch_size", 2), ("crop", 0), ("cutout", 0)):
+        for name, least in (("epochs", 1), ("batch_size", 2), ("crop", 0), ("cutout", 0), ("test_shift", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise InputError(f"a recipe's {name} must be a whole number of at least {least}, got {value!r}")
-        for name in (
-            "lr",
-            "momentum",
-            "weight_decay",
-            "gamma",
-            "jitter",
-            "mixup",
-            "label_smoothing",
-            "affine",
-            "cutmix",
-        ):
+        for name in NUMBERS:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 raise InputError(f"a recipe's {name} must be a number of at least 0, got {value!r}")
-        for name in ("jitter", "cutmix"):
+        for name in ("jitter", "cutmix", "average"):
             if getattr(self, name) > 1:
                 raise InputError(f"a recipe's {name} must be at most 1, got {getattr(self, name)!r}")
         if not isinstance(self.trivial, bool):
@@ -123,6 +119,12 @@ class Recipe:
         epochs = steps * self.batch_of(n_samples) // n_samples
         passed = np.searchsorted(self.milestones, epochs, side="right") if self.schedule == "steps" else 0 * steps
         return (self.lr * self.gamma**passed).astype(np.float32)
+
+    def newest(self, n_samples: int) -> NDArray[np.float32]:
+        """The share of each step's weights in the running average: all until the average begins, then equal shares."""
+        steps = self.steps_of(n_samples)
+        n_averaged = max(1, round(self.average * steps))
+        return (1 / np.maximum(1, np.arange(steps) - (steps - n_averaged) + 1)).astype(np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain data for manifests and identities.
@@ -163,6 +165,8 @@ RECIPES = {
     # For members with few images.
     "strong": STRONG,
     "strong-no-flip": Recipe.from_dict({**STRONG.to_dict(), "flip": False, "test_flip": False}),
+    # For grey-scale digits and characters.
+    "strong-digits": Recipe(epochs=200, weight_decay=2e-3, crop=4, affine=1.5, mixup=0.2),
     "quick": Recipe(epochs=20, batch_size=64, optimizer="adamw", lr=3e-3, weight_decay=1e-2),
 }
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from runoff.errors import DeviceError, InputError
 from runoff.recipes import Recipe
 
-ON_IMAGES = ("crop", "flip", "jitter", "cutout", "affine", "trivial", "cutmix", "test_flip")
+ON_IMAGES = ("crop", "flip", "jitter", "cutout", "affine", "trivial", "cutmix", "test_flip", "test_shift")
 
 
 def images(X: Any, device: torch.device) -> NDArray[Any]:

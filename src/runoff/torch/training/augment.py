@@ -90,6 +90,21 @@ def box(edges: Tensor, height: int, width: int) -> Tensor:
     return ((ys >= edges[0]) & (ys < edges[1]))[:, None] & ((xs >= edges[2]) & (xs < edges[3]))
 
 
+def views(inputs: Tensor, recipe: Recipe, mean: Tensor, std: Tensor) -> list[Tensor]:
+    """Inputs as the network gets them, once for each view over which scores are averaged, the inputs themselves first.
+
+    The other views are four diagonal shifts, with black coming in, and the mirror images of all these.
+    """
+    if inputs.ndim == 2:
+        return [(inputs - mean) / std]
+    p, (height, width) = recipe.test_shift, inputs.shape[1:3]
+    framed = F.pad(inputs, (0, 0, p, p, p, p)) if p else inputs
+    x = ((framed - mean) / std).permute(0, 3, 1, 2)
+    corners = [(p, p), (0, 0), (0, 2 * p), (2 * p, 0), (2 * p, 2 * p)] if p else [(0, 0)]
+    given = [x[:, :, top : top + height, left : left + width] for top, left in corners]
+    return [*given, *(view.flip(3) for view in given)] if recipe.test_flip else given
+
+
 # -- geometry ----------------------------------------------------------------------------------------------------------
 
 

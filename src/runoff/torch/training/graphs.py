@@ -116,7 +116,7 @@ class GraphSlot(Slot):
         packed = self._fresh.to(self.device, non_blocking=True)
         with torch.no_grad():
             torch._foreach_copy_(list(self.state.values()), _unpacked(self.state, packed))
-            for value in self.optimizer.state:
+            for value in (*self.optimizer.state, *self.averages.values()):
                 value.zero_()
         self._fresh = None
 

@@ -36,6 +36,7 @@ class RandomDraws:
     rates: NDArray[np.float32]  # (steps,)
     rows: NDArray[np.int32]  # (steps, batch): which of the member's samples
     seeds: NDArray[np.int64]  # (steps,): for layers that draw numbers, such as dropout
+    newest: NDArray[np.float32] | None = None  # (steps,): the share of a step's weights in the average of weights
     shifts: NDArray[np.int32] | None = None  # (steps, batch, 2): where the crop starts
     flips: NDArray[np.bool_] | None = None  # (steps, batch)
     jitter: NDArray[np.float32] | None = None  # (steps, batch, 3): brightness, contrast, saturation
@@ -71,6 +72,7 @@ def draw(recipe: Recipe, n_samples: int, shape: tuple[int, ...], source: np.rand
         shares = np.where(cut, left, np.float32(1) if shares is None else shares)
     return RandomDraws(
         rates=recipe.rates(n_samples),
+        newest=recipe.newest(n_samples) if recipe.average else None,
         rows=stream.reshape(-1)[: steps * batch].reshape(steps, batch),
         shifts=of(CROP).integers(2 * recipe.crop + 1, size=(steps, batch, 2), dtype=np.int32) if recipe.crop else None,
         flips=of(FLIP).integers(2, size=(steps, batch), dtype=np.int8).astype(np.bool_) if recipe.flip else None,

@@ -82,6 +82,7 @@ class Slot:
         if not parameters:
             raise InputError("network must have something to learn, got a module without parameters to train")
         self.optimizer = optimizers.make(parameters, self.recipe)
+        self.averages = {name: torch.zeros_like(value) for name, value in self._averaged().items()}
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
@@ -102,11 +103,32 @@ class Slot:
             loss = share * loss + (1 - share) * other
         self.optimizer.lr.copy_(rate)
         self.optimizer.step(loss)
+        self._average()
         self.clock += 1
+
+    def _averaged(self) -> State:
+        """What the recipe averages: weights and batch statistics, as they are now."""
+        if not self.recipe.average:
+            return {}
+        return {name: value for name, value in tensors_of(self.module).items() if value.is_floating_point()}
+
+    def _average(self) -> None:
+        """Take this step's weights into their average."""
+        if self.averages:
+            averages = list(self.averages.values())
+            changes = torch._foreach_sub(list(self._averaged().values()), averages)
+            torch._foreach_mul_(changes, self.tables["newest"].index_select(0, self.clock)[0])
+            torch._foreach_add_(averages, changes)
+
+    def settle(self) -> None:
+        """After the last step, put the averages in the place of the weights."""
+        if self.averages:
+            with torch.no_grad():
+                torch._foreach_copy_(list(self._averaged().values()), list(self.averages.values()))
 
     def batch(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """At the clock's step: images as the network gets them, labels, learning rate, and the share in mixup."""
-        draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items()}
+        draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items() if name != "newest"}
         x = augment.batch(self.images, draws, self.recipe, self.mean, self.std)
         return x, self.labels[draws["rows"]], draws["rates"], draws.get("shares")
 
@@ -123,6 +145,8 @@ class Slot:
             self.reseed(int(self.course.seeds[self.done]))
         self.run()
         self.done += 1
+        if self.done == self.steps:
+            self.settle()
 
     def run(self) -> None:
         """Take the step: here as it is, on a GPU as a captured graph."""
@@ -229,12 +253,12 @@ class Slot:
     def answer(self, question: Tensor) -> Tensor:
         """Logits for one full block."""
         with self.evaluating():
-            return self._logits((question.float() - self.mean) / self.std)
+            return self._logits(question)
 
-    def _logits(self, x: Tensor) -> Tensor:
-        if x.ndim == 4:
-            x = x.permute(0, 3, 1, 2)
-        logits: Tensor = self.module(self._arranged(x)).float()
-        if self.recipe.test_flip:
-            logits = (logits + self.module(self._arranged(x.flip(3))).float()) / 2
-        return logits
+    def _logits(self, question: Tensor) -> Tensor:
+        """The mean over the views of each input."""
+        first, *others = augment.views(question.float(), self.recipe, self.mean, self.std)
+        logits: Tensor = self.module(self._arranged(first)).float()
+        for view in others:
+            logits = logits + self.module(self._arranged(view)).float()
+        return logits / (1 + len(others)) if others else logits
