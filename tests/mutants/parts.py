@@ -34,6 +34,7 @@ PARTS = {
             "elections/votes.py",
             "elections/plurality.py",
             "elections/runoff.py",
+            "elections/maximin.py",
             "attacks.py",
         ),
         ("test_adversary.py", *PROOFS, "test_certificates.py"),
