@@ -31,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs scikit-learn is imported when it is asked for: `import runoff` stays light."""
+    """Import what needs scikit-learn on first access, so that `import runoff` stays fast."""
     if name == "RunoffClassifier":
         from runoff.classifier import RunoffClassifier
 
