@@ -236,12 +236,16 @@ DAMAGE = [
     ("manifest.json", lambda _: None, "is not a saved classifier: manifest.json cannot be read (No such file"),
     ("manifest.json", lambda _: b"[]", "is not a saved classifier: manifest.json describes something else"),
     ("manifest.json", lambda data: data.replace(b'"version": 2', b'"version": 9'), "has version 9, this release reads"),
-    ("manifest.json", lambda data: data.replace(b'"key"', b'"../key"'), "names files outside of it"),
-    ("manifest.json", lambda data: data.replace(b'"spread": 2', b'"spred": 2'), "settings that no classifier has"),
-    ("classes.npy", lambda data: data[:-1], "was altered or damaged: classes.npy has another SHA-256"),
-    ("members/000003.skops", lambda data: data + b"x", "altered or damaged: members/000003.skops has another SHA-256"),
+    ("manifest.json", lambda data: data.replace(b'"key"', b'"../key"'), "names files outside the directory"),
+    ("manifest.json", lambda data: data.replace(b'"spread": 2', b'"spred": 2'), "has invalid settings"),
+    ("classes.npy", lambda data: data[:-1], "was altered or damaged: classes.npy does not match the SHA-256"),
+    (
+        "members/000003.skops",
+        lambda data: data + b"x",
+        "damaged: members/000003.skops does not match the SHA-256",
+    ),
     ("members/000003.skops", lambda _: None, "is incomplete: members/000003.skops cannot be read"),
-    ("key", lambda data: bytes(len(data)), "was altered or damaged: key has another SHA-256"),
+    ("key", lambda data: bytes(len(data)), "was altered or damaged: key does not match the SHA-256"),
 ]
 
 

@@ -309,7 +309,7 @@ def test_save_and_load(tmp_path):
         loaded.update(add=(TEST_X[:1], TEST_Y[:1]))
     with pytest.raises(FileExistsError, match="already exists"):
         fitted.save(tmp_path / "model")
-    with pytest.raises(StorageError, match="another network than the one given"):
+    with pytest.raises(StorageError, match="saved with a different network"):
         TorchClassifier.load(tmp_path / "model", network=wide, device="cpu")
     file = next((tmp_path / "model" / "members").iterdir())
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
@@ -324,7 +324,7 @@ def wide(shape, n_classes):
 def test_a_network_of_ones_own_is_given_again_to_load(tmp_path):
     fitted = classifier(network=wide).fit(TRAIN_X, TRAIN_Y)
     fitted.save(tmp_path / "model")
-    with pytest.raises(StorageError, match="networks of your own: give their function"):
+    with pytest.raises(StorageError, match="custom networks: pass their function"):
         TorchClassifier.load(tmp_path / "model", device="cpu")
     loaded = TorchClassifier.load(tmp_path / "model", network=wide, device="cpu")
     np.testing.assert_array_equal(fitted.scores(TEST_X).values, loaded.scores(TEST_X).values)
@@ -621,5 +621,5 @@ def test_a_saved_network_that_is_none(tmp_path, hurt):
         TorchClassifier.load(tmp_path / "model", device="cpu")
     manifest["settings"]["checkpoints"] = "/elsewhere"
     (tmp_path / "model" / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(StorageError, match="settings that no classifier has"):
+    with pytest.raises(StorageError, match="has invalid settings"):
         TorchClassifier.load(tmp_path / "model", device="cpu")
