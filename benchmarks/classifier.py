@@ -49,7 +49,7 @@ def share(name, work, limit=None, times=3):
 
 def main():
     pixels = np.random.default_rng(0).integers(0, 256, (50_000, 3072), dtype=np.uint8)
-    whole = samples.of(pixels)
+    whole = samples.from_any(pixels)
     partition = Partition.make(50, 1, 0, hashing.new_key())
     spent = best_of(lambda: partition.digests(whole))
     print(f"hashing 50,000 rows of 3,072 bytes: {spent:.2f} s (at most 0.5: {'ok' if spent <= 0.5 else 'MISSED'})")

@@ -52,7 +52,7 @@ class Attacker:
         self.all = np.arange(partition.n_members)
 
     def buckets(self, rows):
-        kind = samples.of(rows)
+        kind = samples.from_any(rows)
         return self.partition.buckets(kind, self.partition.digests(kind))
 
     def edits(self, deleted=(), relabelled=(), labels=(), inserted=None, inserted_labels=()):

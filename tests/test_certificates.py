@@ -52,7 +52,7 @@ def test_to_frame(monkeypatch):
 
 def test_attack_and_explain_after_an_iterator_need_the_scores():
     certificates = runoff.certify(iter([SCORES[:11], SCORES[11:]]))
-    with pytest.raises(ValueError, match="made from an iterator, which keeps no scores: pass input 3's as scores="):
+    with pytest.raises(ValueError, match="which keeps no scores: pass those of input 3 as scores="):
         certificates.attack(3)
     assert len(certificates.attack(3, SCORES[3])) == certificates.radius[3] + 1
     with pytest.raises(ValueError, match=re.escape("scores must have shape (12, 5), got (5,)")):
@@ -131,9 +131,9 @@ def test_certified_accuracy():
         (LABELS * 1.0, [0], "y_true must be class indices (integers), got dtype float64"),
         (LABELS + 3, [0], "y_true must be classes 0 to 4, got "),
         (LABELS - 9, [0], "y_true must be classes 0 to 4, got -"),
-        (LABELS, [3, -1], "budgets must be whole numbers of edits, none negative, got [3, -1]"),
-        (LABELS, [0.5], "budgets must be whole numbers of edits, none negative, got [0.5]"),
-        (LABELS, [[1]], "budgets must be whole numbers of edits, none negative, got [[1]]"),
+        (LABELS, [3, -1], "budgets must be non-negative integers, got [3, -1]"),
+        (LABELS, [0.5], "budgets must be non-negative integers, got [0.5]"),
+        (LABELS, [[1]], "budgets must be non-negative integers, got [[1]]"),
     ],
 )
 def test_bad_labels_and_budgets(labels, budgets, message):

@@ -199,7 +199,7 @@ MALFORMED = {
     "bound": (lambda p: p.update(bound=["tight"]), "bound must be"),
     "members": (lambda p: p.update(n_members=3 * 10**7), "n_members must be"),
     "a boolean": (lambda p: p.update(n_classes=True), "n_classes must be"),
-    "a fraction": (lambda p: p["radius"].__setitem__(0, 1.0), "radius must hold whole numbers"),
+    "a fraction": (lambda p: p["radius"].__setitem__(0, 1.0), "radius must hold non-negative integers"),
     "NaN": (lambda p: p["radius"].__setitem__(0, float("nan")), "got NaN"),
     "negative": (lambda p: p["radius"].__setitem__(7, -1), "for input 7"),
     "too few": (lambda p: p["radius"].pop(), "list of 30"),

@@ -44,7 +44,7 @@ def fewest(lists, gaps, powers):
 @given(covers())
 def test_search_decides_as_trying_all_subsets_does(case):
     lists, gaps, powers = case
-    spread = Spread.of(lists, powers.shape[1])
+    spread = Spread.from_any(lists, powers.shape[1])
     truth = fewest(lists, gaps, powers)
     for size in range(len(lists) + 1):
         chosen = np.full(len(lists) + 1, -7, np.int32)
@@ -65,7 +65,7 @@ def test_search_decides_as_trying_all_subsets_does(case):
 @given(covers())
 def test_a_short_search_says_so_or_says_the_same(case):
     lists, gaps, powers = case
-    reach = Spread.of(lists, powers.shape[1]).reach
+    reach = Spread.from_any(lists, powers.shape[1]).reach
     chosen = np.empty(len(lists) + 1, np.int32)
     for size in range(1, len(lists) + 1):
         decided, nodes = covering.search(gaps, powers, size, reach, 10**6, chosen)
@@ -79,7 +79,7 @@ def test_a_short_search_says_so_or_says_the_same(case):
 @given(covers())
 def test_needed_is_certfa(case):
     lists, gaps, powers = case
-    reach = Spread.of(lists, powers.shape[1]).reach
+    reach = Spread.from_any(lists, powers.shape[1]).reach
     sums = np.empty(len(lists), np.int32)
     tally = np.empty(4 * reach.largest + 1, np.int32)
     for gap, power in zip(gaps, powers, strict=True):
@@ -128,7 +128,7 @@ def test_fixed_covers_and_the_work_that_they_take():
     work, calls = {}, {}
     for number in range(400):
         lists, gaps, powers = fixed_cover(number)
-        spread = Spread.of(lists, powers.shape[1])
+        spread = Spread.from_any(lists, powers.shape[1])
         truth = fewest_of_all(lists, gaps, powers)
         chosen = np.full(len(lists) + 1, -7, np.int32)
         last = len(lists) if truth is None else truth

@@ -37,7 +37,7 @@ def npy_file(header, data=bytes(48), version=1):
         (HEADER.replace("{", "{[]: 0, "), "must be a .npy file as numpy.save writes it"),
         (HEADER.replace("{", "{0: 0, "), "must be a .npy file as numpy.save writes it"),
         (HEADER.replace("'<f8'", "('<f8',)"), "must be a .npy file as numpy.save writes it"),
-        (HEADER.replace("'<f8'", "'|V0'"), "must hold numbers, got values of no bytes: save a plain array"),
+        (HEADER.replace("'<f8'", "'|V0'"), "must hold numbers, got values of zero bytes: save a plain array"),
         (HEADER.replace("'<f8'", "'|O'"), "must hold numbers, got pickled objects, which are never loaded"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_classifier_that_knows_its_samples_by_heart_is_judged_as_on_new_ones()
     assert fitted.score(X[train], y[train]) > estimate.certified[0]
     np.testing.assert_allclose(estimate.certified, truth, atol=0.1)
     assert estimate.n_samples == 1500
-    assert "at 2 edits; members are right on" in str(estimate)
+    assert "at 2 edits; member accuracy" in str(estimate)
     with pytest.raises(ValueError, match=r"labels for each of 1500 samples, got 17 for sample 0"):
         estimates.of_classifier(fitted, X[train], y[train] + 11, [0])
 

@@ -20,7 +20,7 @@ from sklearn.svm import SVC
 
 from runoff import RunoffClassifier
 from runoff.errors import MemberError
-from runoff.members import FIXED, Recipe
+from runoff.members import FIXED, MemberEstimator
 
 X, Y = load_digits(return_X_y=True)
 TRAIN_X, TRAIN_Y, INPUTS = X[:400], Y[:400], X[400:440]
@@ -123,10 +123,10 @@ class Unseeded(ClassifierMixin, BaseEstimator):
 
 
 def test_estimators_that_do_not_repeat_are_refused():
-    with pytest.raises(MemberError, match="estimator must learn the same from the same samples twice, but member 0"):
+    with pytest.raises(MemberError, match="must learn the same from the same samples every time, but member 0"):
         classifier(Unseeded()).fit(TRAIN_X, TRAIN_Y)
     with pytest.raises(
-        MemberError, match="estimator must give the same scores twice for the same inputs, but member 0"
+        MemberError, match="estimator must give the same scores for the same inputs every time, but member 0"
     ):
         classifier(Unseeded("predict")).fit(TRAIN_X, TRAIN_Y)
     assert classifier(Unseeded("never")).fit(TRAIN_X, TRAIN_Y).certify(INPUTS).radius.min() >= 0
@@ -155,7 +155,7 @@ def test_threads_of_an_estimator_are_turned_off_wherever_they_are_set():
     forest = RandomForestClassifier(60, n_jobs=2)
     nested = make_pipeline(StandardScaler(), VotingClassifier([("forest", forest)], voting="soft", n_jobs=2))
     for estimator in (forest, nested):
-        params = Recipe(estimator).unfitted.get_params()
+        params = MemberEstimator(estimator).unfitted.get_params()
         assert {value for name, value in params.items() if name.split("__")[-1] in FIXED} <= {1, None, "ovr"}
     fitted = classifier(forest, n_partitions=2).fit(TRAIN_X, TRAIN_Y)
     with joblib.parallel_config(backend="threading", n_jobs=2):  # an n_jobs left at None would follow this
@@ -194,7 +194,7 @@ def test_no_edit_turns_a_prediction_into_an_error():
             if len(gone) <= r:
                 np.testing.assert_array_equal(now.predict(inputs)[safe], certificates.prediction[safe])
     few = np.flatnonzero(base._buckets == 0)[4:]
-    with pytest.warns(UserWarning, match="member 0 votes by the shares of its classes, since its estimator refused"):
+    with pytest.warns(UserWarning, match="member 0 votes by its class shares, since it could not be trained"):
         refused = RunoffClassifier(KNeighborsClassifier(5), **settings).fit(
             np.delete(points, few, axis=0), np.delete(y, few)
         )
@@ -246,7 +246,7 @@ def test_inputs_that_a_member_fails_on_get_its_shares_and_the_others_their_score
     expected = fitted.scores(inputs).values
     inputs[[2, 7], 0] = 101
     with pytest.warns(
-        UserWarning, match=r"member \d could not score 2 of 9 inputs and votes by its class shares there: Ru"
+        UserWarning, match=r"member \d could not score 2 of 9 inputs and votes by its class shares for them: Ru"
     ):
         scores = fitted.scores(inputs).values
     fine = [0, 1, 3, 4, 5, 6, 8]
@@ -283,7 +283,7 @@ def test_an_array_that_no_machine_could_hold_is_the_samples_fault():
     settings = {"n_partitions": 5, "classes": range(3)}
     base = RunoffClassifier(CategoricalNB(min_categories=3), **settings).fit(counts, y)
     larger = np.concatenate([counts, [[10**12, 0, 0, 0]]])
-    with pytest.warns(UserWarning, match=r"member \d votes by the shares .* Unable to allocate"):
+    with pytest.warns(UserWarning, match=r"member \d votes by its class shares.* Unable to allocate"):
         edited = RunoffClassifier(CategoricalNB(min_categories=3), **settings).fit(larger, np.append(y, 0))
     others = [m for m in range(5) if m != edited._buckets[-1]]
     np.testing.assert_array_equal(base.scores(counts).values[:, others], edited.scores(counts).values[:, others])

@@ -20,7 +20,7 @@ KEY = hashing.derived_key(0)
 
 
 def digest(X):
-    return hashing.digests(samples.of(X).content(), KEY).tolist()
+    return hashing.digests(samples.from_any(X).content(), KEY).tolist()
 
 
 @given(hnp.arrays(np.int64, (3, 4), elements=st.integers(-(2**52), 2**52)))
@@ -78,12 +78,14 @@ def test_different_samples_hash_differently():
     found = [tuple(digest(kind)[0]) for kind in kinds]
     found += [tuple(digest(pd.DataFrame(rows))[0]) for rows in ([["a", "b"]], [["ab", ""]], [["", "ab"]], [["a", 1]])]
     assert len(set(found)) == len(found)
-    assert digest([[1, 2]]) != hashing.digests(samples.of(np.array([[1, 2]])).content(), hashing.new_key()).tolist()
+    assert (
+        digest([[1, 2]]) != hashing.digests(samples.from_any(np.array([[1, 2]])).content(), hashing.new_key()).tolist()
+    )
 
 
 def test_texts_that_unicode_holds_equal_are_equal():
     assert digest(["caf\u00e9"]) == digest(["cafe\u0301"])
-    assert samples.of(["cafe\u0301"]).take(np.array([0])) == ["caf\u00e9"]
+    assert samples.from_any(["cafe\u0301"]).take(np.array([0])) == ["caf\u00e9"]
     assert digest(pd.DataFrame({"a": ["caf\u00e9"]})) == digest(pd.DataFrame({"a": ["cafe\u0301"]}))
 
 
@@ -102,13 +104,13 @@ def test_tables_hash_by_value():
     assert digest(table.iloc[::-1].reset_index(drop=True)) == digest(table)[::-1]
     numbers = pd.DataFrame({"a": [1, 2], "b": [0.5, np.nan]})
     assert digest(numbers) == digest(numbers.to_numpy()) == digest(numbers.astype(object))
-    with pytest.raises(ValueError, match=re.escape("a table must hold numbers, texts and dates, got a list")):
+    with pytest.raises(ValueError, match=re.escape("a table must hold numbers, strings and dates, got a list")):
         digest(pd.DataFrame({"a": [[1]], "b": ["x"]}))
 
 
 def test_what_is_not_a_sample():
     with pytest.raises(ValueError, match="X must hold numbers, got dtype complex128: use a DataFrame"):
-        samples.of(np.array([[1j]]))
+        samples.from_any(np.array([[1j]]))
 
 
 def test_keys():
@@ -161,7 +163,7 @@ LITERAL = [
 @pytest.mark.parametrize(("sample", "content"), LITERAL)
 def test_what_is_hashed_byte_by_byte(sample, content):
     """Another form would move every sample of every ensemble that was saved before."""
-    assert [bytes(row) for row in samples.of(sample).content()] == [content]
+    assert [bytes(row) for row in samples.from_any(sample).content()] == [content]
     assert digest(sample) == [literal(content)]
 
 
@@ -193,7 +195,7 @@ def test_buckets_and_training_sets_by_hand(d):
     rng = np.random.default_rng(d)
     data = rng.integers(0, 4, (40, 2))  # with copies
     codes = rng.integers(0, 3, 40)
-    partition, content = Partition.make(4, d, 0, KEY), samples.of(data)
+    partition, content = Partition.make(4, d, 0, KEY), samples.from_any(data)
     digests = partition.digests(content)
     buckets = partition.buckets(content, digests)
     assert buckets.tolist() == [int(a) % (4 * d) for a, _ in digests.tolist()]
@@ -215,7 +217,7 @@ def test_sums_of_pixels_are_of_whole_numbers():
     assert hashing.pixel_sums(np.array([[[1, 255], [2, 3]]], np.uint8)).tolist() == [[261, 0]]
     assert hashing.pixel_sums(np.array([[True, True]])).tolist() == [[2, 0]]
     assert hashing.pixel_sums(np.array([[2**40, 1]])).tolist() == [[2**40 + 1, 0]]
-    with pytest.raises(ValueError, match="the pixel-sum hash needs integer pixels as they came, got dtype float64"):
+    with pytest.raises(ValueError, match="the pixel-sum hash needs the original integer pixels, got dtype float64"):
         hashing.pixel_sums(np.array([[0.5, 1]]))
 
 
@@ -225,6 +227,6 @@ def test_rows_of_a_sparse_matrix_have_indices_of_their_own_type():
 
     wide = sparse.csr_matrix(np.arange(200.0).reshape(2, 100))
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
-    taken = samples.of(wide).take(np.array([1, 0]))
+    taken = samples.from_any(wide).take(np.array([1, 0]))
     assert taken.indices.dtype == taken.indptr.dtype == np.int32
     np.testing.assert_array_equal(taken.toarray(), np.arange(200.0).reshape(2, 100)[::-1])

@@ -139,22 +139,24 @@ def test_nan_is_found_in_any_block_and_by_rank(monkeypatch):
 BAD_SPREADS = {
     "spread must name members 0 to 6, got 7 in bucket 1": [[0, 1], [7, 2]],
     "spread must name members 0 to 6, got -1 in bucket 0": np.array([[-1, 1]]),
-    "spread must name a member at most once in a bucket, got member 2 twice in bucket 1": [[0, 1, 3], [2, 5, 2]],
+    "spread must name a member at most once per bucket, got member 2 twice in bucket 1": [[0, 1, 3], [2, 5, 2]],
     "spread must be an integer array (n_buckets, d), got shape (7,)": np.arange(7),
     "spread must be an integer array (n_buckets, d), got shape ()": 3,
     "spread must be an integer array (n_buckets, d), got dtype float64": np.eye(7),
     "got bucket 0 of shape (1,) and dtype float64": [[0.5]],
     "got bucket 0 of shape (2, 1) and dtype int64": [[[0], [1]]],
     "got bucket 1 of shape (1, 0) and dtype float64": [[0], [[]]],
-    "or a sequence of members for each bucket, got [0, [1]]": [[0, [1]]],
-    "or a sequence of members for each bucket, got [[0], 1]": [[0], 1],
+    "or a sequence of members per bucket, got [0, [1]]": [[0, [1]]],
+    "or a sequence of members per bucket, got [[0], 1]": [[0], 1],
     "got bucket 0 of shape () and dtype object": [iter([0, 1])],
     "or a boolean array (n_buckets, n_members), got bucket 0 of shape (7,) and dtype bool": [[True] * 7],
-    "spread must be an integer array (n_buckets, d) or a sequence of members for each bucket, got [0, 1]": [0, 1],
+    "spread must be an integer array (n_buckets, d) or a sequence of members per bucket, got [0, 1]": [0, 1],
     "spread must have at least one bucket (one row per bucket), got none": np.empty((0, 3), int),
     "must have at least one bucket (one row per bucket), got none": [],
     "a boolean spread must have one column for each of the 7 members, got shape (7, 6)": np.ones((7, 6), bool),
-    "spread was made for 9 members, but the scores have 7: use the": spreads.Spread.of(spreads.cyclic(9, [0, 1]), 9),
+    "spread was made for 9 members, but the scores have 7: use the": spreads.Spread.from_any(
+        spreads.cyclic(9, [0, 1]), 9
+    ),
 }
 
 
@@ -239,7 +241,7 @@ def test_a_preferred_class_goes_to_the_top_and_another_to_the_bottom():
 
 
 def test_a_spread_in_both_directions_by_hand():
-    spread = spreads.Spread.of([[2, 0], [], [3, 2, 0]], 5)
+    spread = spreads.Spread.from_any([[2, 0], [], [3, 2, 0]], 5)
     assert (spread.n_buckets, spread.n_members, spread.largest, spread.n_unreached) == (3, 5, 3, 2)
     assert spread.members_at.tolist() == [0, 2, 2, 5]
     assert spread.members.tolist() == [0, 2, 0, 2, 3]
@@ -251,11 +253,11 @@ def test_a_spread_in_both_directions_by_hand():
     assert spread.one_to_one is None
     assert spread.offsets.tolist() == []
     assert all(getattr(spread.reach, name) is getattr(spread, name) for name in ("members_at", "members", "buckets"))
-    assert spreads.Spread.of([[1], [2], [0]], 3).one_to_one.tolist() == [2, 0, 1]
+    assert spreads.Spread.from_any([[1], [2], [0]], 3).one_to_one.tolist() == [2, 0, 1]
     for lists in ([[0], [1]], [[0], [0], [1]], [[0, 1], [2], [0]], [[0], [1], []], [[0], [1], [2], [0]]):
-        assert spreads.Spread.of(lists, 3).one_to_one is None
-    assert spreads.Spread.of(spreads.cyclic(5, [1, 4]), 5).offsets.tolist() == [1, 4]
-    assert spreads.Spread.of([[0, 1], [1, 2], [2, 0]], 3).offsets.tolist() == [0, 1]
+        assert spreads.Spread.from_any(lists, 3).one_to_one is None
+    assert spreads.Spread.from_any(spreads.cyclic(5, [1, 4]), 5).offsets.tolist() == [1, 4]
+    assert spreads.Spread.from_any([[0, 1], [1, 2], [2, 0]], 3).offsets.tolist() == [0, 1]
     for lists in (
         [[0, 1], [1, 2], [0, 1]],
         [[0, 1], [1, 2]],
@@ -263,5 +265,5 @@ def test_a_spread_in_both_directions_by_hand():
         [[], [], []],
         [[0, 1], [2], [2, 0, 1]],
     ):
-        assert spreads.Spread.of(lists, 3).offsets.tolist() == []
+        assert spreads.Spread.from_any(lists, 3).offsets.tolist() == []
     assert spreads.disjoint(3).members.tolist() == [0, 1, 2]

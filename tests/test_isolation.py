@@ -96,10 +96,10 @@ def test_a_scaler_in_front_voids_this_and_one_inside_does_not():
 
 
 def test_a_bucket_depends_on_the_sample_alone():
-    samples_ = samples.of(TRAIN_X)
+    samples_ = samples.from_any(TRAIN_X)
     whole = BASE.partition_.digests(samples_)
     for rows in (np.arange(5), np.arange(700, 600, -7)):
-        part = samples.of(TRAIN_X[rows])
+        part = samples.from_any(TRAIN_X[rows])
         np.testing.assert_array_equal(BASE.partition_.digests(part), whole[rows])
 
 
@@ -156,15 +156,13 @@ def test_empty_and_one_class_parts_vote_by_a_fixed_rule():
 def test_an_estimator_that_refuses_a_part_votes_by_shares():
     whole = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X, TRAIN_Y)
     rows = np.flatnonzero((TRAIN_Y != 4) | (whole._buckets == 0))  # member 1 never sees a four
-    with pytest.warns(UserWarning, match=r"member 1 votes by the shares of its classes, since its estimator refused"):
+    with pytest.warns(UserWarning, match=r"member 1 votes by its class shares, since it could not be trained"):
         fussy = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X[rows], TRAIN_Y[rows])
     assert changed(whole, fussy) == [1]
     counts = np.bincount(TRAIN_Y[rows][fussy._buckets == 1], minlength=10)
     np.testing.assert_allclose(fussy.scores(TEST_X).values[0, 1], np.where(counts, counts / counts.sum(), -1))
     rows = np.flatnonzero(TRAIN_Y != 4)
-    with pytest.warns(
-        UserWarning, match="no member could be trained, so all vote by the shares of their classes; member"
-    ):
+    with pytest.warns(UserWarning, match="no member could be trained, so all vote by their class shares; member"):
         none = classifier(estimator=Fussy(), n_partitions=2, spread=1).fit(TRAIN_X[rows], TRAIN_Y[rows])
     assert len(none.predict(TEST_X)) == 60
     with pytest.raises(MemberError, match="nothing to certify, since no member could be trained; member 0: ValueError"):
@@ -306,9 +304,9 @@ def test_hashes_of_other_kinds():
     np.testing.assert_array_equal(pixels._buckets, TRAIN_X.sum(axis=1) % 12)
     own = classifier(hash=lambda X: X[:, 20].astype(int)).fit(TRAIN_X, TRAIN_Y)
     np.testing.assert_array_equal(own._buckets, TRAIN_X[:, 20] % 12)
-    with pytest.raises(ValueError, match="the pixel-sum hash needs integer pixels as they came, got dtype float64"):
+    with pytest.raises(ValueError, match="the pixel-sum hash needs the original integer pixels, got dtype float64"):
         classifier(hash="pixel-sum").fit(TRAIN_X / 16, TRAIN_Y)
-    with pytest.raises(ValueError, match="hash must give one whole number, not negative, for each of 1437 samples"):
+    with pytest.raises(ValueError, match="hash must return a non-negative integer for each of 1437 samples"):
         classifier(hash=lambda X: X[:, 20] / 3).fit(TRAIN_X, TRAIN_Y)
     with pytest.raises(ValueError, match="hash must be one of 'content', 'pixel-sum' or a function, got 'md5'"):
         classifier(hash="md5").fit(TRAIN_X, TRAIN_Y)

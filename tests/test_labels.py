@@ -28,7 +28,7 @@ def test_without_classes_nothing_is_certified(y, extra):
     """Both were certified once: an inserted -1, or deleting the only 0, then flipped predictions of radius 12 to 17."""
     fitted = RunoffClassifier(NEAREST, n_partitions=50).fit(POINTS, y)
     assert len(fitted.predict(POINTS)) == 20
-    sentence = "certify needs all labels that there can be, fixed beforehand: pass classes= to the classifier"
+    sentence = "certify needs all possible labels, fixed beforehand: pass classes= to the classifier"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         fitted.certify(POINTS)
     with pytest.raises(ValueError, match=re.escape(sentence)):
@@ -49,7 +49,7 @@ def test_a_saved_classifier_remembers_that_its_labels_were_not_fixed(tmp_path):
             tmp_path / f"{classes}"
         )
     assert (RunoffClassifier.load(tmp_path / "[0, 1]").certify(POINTS).radius >= 0).all()
-    with pytest.raises(ValueError, match="certify needs all labels"):
+    with pytest.raises(ValueError, match="certify needs all possible labels"):
         RunoffClassifier.load(tmp_path / "None").certify(POINTS)
 
 
@@ -147,7 +147,7 @@ def test_one_label_of_another_type_touches_its_member_only(classes, given, with_
     b = RunoffClassifier(NEAREST, **settings).fit(np.concatenate([POINTS, [[9.0, 9.0]]]), with_edit)
     changed = [m for m, (before, after) in enumerate(zip(states(a), states(b), strict=True)) if before != after]
     assert changed == [b._buckets[-1]]
-    assert a.classes_.dtype == b.classes_.dtype == labels.fixed(classes).dtype
+    assert a.classes_.dtype == b.classes_.dtype == labels.sorted_classes(classes).dtype
 
 
 def test_labels_that_an_array_has_rounded_are_refused():
@@ -161,14 +161,14 @@ def test_labels_that_an_array_has_rounded_are_refused():
 
 def test_classes_that_cannot_be_told_apart_are_refused():
     for classes in (np.array([2**53, 2**53 + 1, 1.0]), [2**53, 2**53 + 1, 0.5]):
-        with pytest.raises(ValueError, match=r"labels must be exact|classes must stay apart in one array"):
+        with pytest.raises(ValueError, match=r"labels must be exact|classes must stay distinct in one array"):
             RunoffClassifier(NEAREST, classes=classes).fit(POINTS, [1] * 20)
-    with pytest.raises(ValueError, match="classes must hold labels of one kind, all texts or all numbers"):
+    with pytest.raises(ValueError, match="classes must be all strings or all numbers"):
         RunoffClassifier(NEAREST, classes=[1, "1"]).fit(POINTS, [1] * 20)
-    with pytest.raises(ValueError, match="classes must hold labels of one kind"):
+    with pytest.raises(ValueError, match="classes must be all strings or all numbers"):
         RunoffClassifier(NEAREST, classes=[]).fit(POINTS, [1] * 20)
     for outside in ("1", 3, 2**53 + 1, 1.5):
-        with pytest.raises(ValueError, match=r"y must hold labels out of classes=\[0, 1\], got|Unknown label type"):
+        with pytest.raises(ValueError, match=r"y must hold labels from classes=\[0, 1\], got|Unknown label type"):
             RunoffClassifier(NEAREST, classes=[0, 1]).fit(POINTS, [outside] * 20)
 
 
@@ -205,5 +205,5 @@ def test_an_update_that_brings_a_label_without_classes_equals_a_fit():
     assert states(fitted) == states(
         RunoffClassifier(NEAREST, n_partitions=5).fit(POINTS, [*["a", "b"] * 9, "much longer", "a"])
     )
-    with pytest.raises(ValueError, match="y must hold labels of the kind of 'a' as in fit, got 3"):
+    with pytest.raises(ValueError, match="y must hold labels like 'a' as in fit, got 3"):
         fitted.update(add=(POINTS[:1], [3]))

@@ -102,6 +102,6 @@ def test_a_home_and_a_package_that_cannot_be_written(copy, tmp_path):
 
 def test_a_full_disk_keeps_nothing(copy, tmp_path):
     compiled = copy / "runoff" / "_kernels" / "compiling.py"
-    compiled.write_text(compiled.read_text().replace("ROOM = 64 * 2**20", "ROOM = 2**80"))
+    compiled.write_text(compiled.read_text().replace("FREE_BYTES = 64 * 2**20", "FREE_BYTES = 2**80"))
     assert python(CERTIFY, source=copy, NUMBA_CACHE_DIR=str(tmp_path / "cache")) == python(CERTIFY)
     assert kept(tmp_path) == []

@@ -37,7 +37,7 @@ class Attacker:
         self.victim, self.X, self.y, self.rng = victim, X, y, rng
 
     def buckets(self, rows):
-        kind = samples.of(rows)
+        kind = samples.from_any(rows)
         return self.victim.partition_.buckets(kind, self.victim.partition_.digests(kind))
 
     def sample_for(self, bucket, near, extreme=False):

@@ -133,7 +133,7 @@ def test_a_large_spread_is_bracketed_by_its_attacks(election):
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # where they are not compiled
 @pytest.mark.parametrize("election", ELECTIONS)
 def test_kernels_say_which_input_is_not_finite(election):
-    rule, reach = elections.get(election), spreads.Spread.of([[0, 1], [2], [1, 4]], 5).reach
+    rule, reach = elections.get(election), spreads.Spread.from_any([[0, 1], [2], [1, 4]], 5).reach
     scores = np.random.default_rng(0).normal(size=(6, 5, 3))
     out = np.empty((3, 6), np.int64)
     for bad in (-1, 0, 3):

@@ -109,9 +109,9 @@ def test_a_spread_in_any_form_is_the_same_spread(data, scores):
 @given(scores=ensembles())
 def test_cyclic_spreads_take_a_shortcut_to_the_same_place(scores):
     n = scores.shape[1]
-    spread = spreads.Spread.of(spreads.cyclic(n, np.arange(0, n, 3)), n)
+    spread = spreads.Spread.from_any(spreads.cyclic(n, np.arange(0, n, 3)), n)
     assert len(spread.offsets) == len(range(0, n, 3))
-    plain = spreads.Spread.of(spread, n)
+    plain = spreads.Spread.from_any(spread, n)
     plain = spreads.Spread(n, n, plain.members_at, plain.members, plain.buckets_at, plain.buckets)
     object.__setattr__(plain, "offsets", np.empty(0, np.int32))
     for election, bound in BOUNDS:

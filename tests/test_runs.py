@@ -476,7 +476,7 @@ def test_the_hash_reads_what_images_were_before_they_were_resized():
     assert list(a.content()) == list(b.content())
     np.testing.assert_array_equal(a.pixel_sums()[:, 0], sums)
     rows = np.array([3, 1])
-    assert list(a.kept(rows).content()) == [list(a.content())[i] for i in rows]
+    assert list(a.select(rows).content()) == [list(a.content())[i] for i in rows]
     assert len(a.joined(b)) == 60
 
 

@@ -1,4 +1,4 @@
-"""`python -m runoff` is `runoff`."""
+"""Run the command line as `python -m runoff`."""
 
 from runoff.cli import main
 

@@ -1,4 +1,4 @@
-"""Attacks: the smallest takeover we can find that changes a prediction, to set beside the radius that is proven."""
+"""Attacks: the smallest takeover found that changes a prediction, to compare with the proven radius."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,31 +12,31 @@ from runoff.elections.base import SEARCH_NODES, Election, Members, Outcome, Stor
 from runoff.scores import checked_scores
 from runoff.spreads import Spread, disjoint
 
-TRIED = 64  # threats that are searched for an attack, the most promising first
+MOST_THREATS = 64  # searched for an attack, the most promising first
 
 
 @dataclass(frozen=True, eq=False)
 class Attack:
     """A takeover that changes one prediction.
 
-    `attack.apply(scores[i])` is the input after the attack. `ballots` are points, hence scores, so for scores of any
-    type but booleans `row = scores[i].copy(); row[attack.members] = attack.ballots` is the same.
+    `attack.apply(scores[i])` returns the ballots of input i after the attack. `ballots` are points, hence scores, so
+    for scores of any type but booleans `row = scores[i].copy(); row[attack.members] = attack.ballots` is equivalent.
     """
 
     buckets: NDArray[np.int64]
     members: Members
     ballots: Ballots
-    prediction: Any  # who is elected after it
+    prediction: Any  # the winner after the attack
     story: Story = field(repr=False)
-    classes: NDArray[Any] | None = field(default=None, repr=False)  # labels, where they take the place of indices
+    classes: NDArray[Any] | None = field(default=None, repr=False)  # labels, if `prediction` is a label
 
     @property
     def how(self) -> str:
-        """What it does, in words."""
+        """The attack in words."""
         return self.story.describe(self.classes)
 
     def named(self, classes: NDArray[Any] | None) -> "Attack":
-        """The same with labels in place of class indices."""
+        """Return the same attack with labels in place of class indices."""
         return self if classes is None else replace(self, prediction=classes[self.prediction], classes=classes)
 
     def apply(self, scores: ArrayLike) -> Ballots:
@@ -46,29 +46,29 @@ class Attack:
         return after
 
     def __len__(self) -> int:
-        """How many buckets it takes over."""
+        """Return the number of buckets taken over."""
         return len(self.buckets)
 
 
 def find(election: Election, ballots: Ballots, spread: Spread | None, cost: int) -> Attack | None:
-    """The smallest attack found on one input, given that none is smaller than `cost`; None where none can exist."""
+    """Return the smallest attack found on one input, where none takes fewer than `cost` buckets; None if none can."""
     outcome = election.hold(ballots)
     spread = disjoint(len(ballots)) if spread is None else spread
     if spread.one_to_one is not None:
-        tries = (election.takeover(ballots, outcome, size) for size in range(cost, len(ballots) + 1))
-        threat, members = next(found for found in tries if found is not None)  # the elections here: at the first size
-        return _carried_out(election, ballots, outcome, threat, members, np.sort(spread.one_to_one[members]))
+        takeovers = (election.takeover(ballots, outcome, size) for size in range(cost, len(ballots) + 1))
+        threat, members = next(takeover for takeover in takeovers if takeover is not None)
+        return _replayed(election, ballots, outcome, threat, members, np.sort(spread.one_to_one[members]))
     best = _smallest(election, ballots, outcome, spread, cost)
     if best is None:
         return None
     threat, buckets = best
-    return _carried_out(election, ballots, outcome, threat, spread.reached(buckets), buckets)
+    return _replayed(election, ballots, outcome, threat, spread.reached(buckets), buckets)
 
 
 def _smallest(
     election: Election, ballots: Ballots, outcome: Outcome, spread: Spread, cost: int
 ) -> tuple[Threat, NDArray[np.int64]] | None:
-    """Greedy on the most promising threats, then search for one bucket less as long as that succeeds."""
+    """Search the most promising threats for an attack, each time with one bucket less than the best one so far."""
     reach = spread.reach
     bounded = [(separate_bound(threat, reach), threat) for threat in election.threats(ballots, outcome)]
     bounded.sort(key=lambda pair: pair[0])
@@ -76,10 +76,10 @@ def _smallest(
     size = spread.n_buckets
     chosen = np.empty(spread.n_buckets + 1, np.int32)
     for tried, (bound, threat) in enumerate(bounded):
-        if bound >= UNREACHABLE or max(bound, cost) > size or (best is not None and tried >= TRIED):
+        if bound >= UNREACHABLE or max(bound, cost) > size or (best is not None and tried >= MOST_THREATS):
             break
         while size >= max(bound, cost):
-            # Enough nodes for one dive to the bottom: with all buckets allowed it finds whatever can be found.
+            # Enough nodes for one dive to the bottom, which finds an attack if all buckets together are one.
             verdict, _ = search(threat.gaps, threat.powers, size, reach, SEARCH_NODES + spread.n_buckets, chosen)
             if verdict == FOUND:
                 best = threat, taken(chosen)
@@ -89,10 +89,10 @@ def _smallest(
     return best
 
 
-def _carried_out(
+def _replayed(
     election: Election, ballots: Ballots, outcome: Outcome, threat: Threat, members: Members, buckets: NDArray[np.int64]
 ) -> Attack:
-    """The attack in full, after holding the election again with it."""
+    """Return the attack, after holding the election again with its ballots."""
     new = threat.new_ballots(ballots, members)
     after = ballots.copy()
     after[members] = new

@@ -1,8 +1,8 @@
-"""Scores to ballots: strict rankings, the only home of ties in scores.
+"""Ballots: strict rankings made from scores, the only place where ties in scores are decided.
 
-A ballot is kept as points: n_classes - 1 for a member's first choice down to 0 for its last, one byte a class (two
+A ballot is stored as points: n_classes - 1 for a member's first choice down to 0 for its last, one byte per class (two
 above 256 classes). Points are scores like any others, so an array of ballots can be stored with `numpy.save`,
-memory-mapped and given to `certify` in place of the scores it was made from, with the same results.
+memory-mapped and passed to `certify` in place of the scores it was made from, with the same results.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from runoff.errors import InputError
 from runoff.scores import blocks_of, check_finite
 
-# Exact conversions to what the kernels are compiled for. Types without one (64-bit integers, long doubles) are ranked.
+# Exact conversions to the types that kernels are compiled for. Other types (64-bit integers, long doubles) are ranked.
 READ_AS: dict[str, type] = {
     "bool": np.uint8,
     "uint8": np.uint8,
@@ -32,7 +32,7 @@ Ballots = NDArray[np.unsignedinteger[Any]]
 
 
 def points_dtype(n_classes: int) -> np.dtype[Any]:
-    """The smallest type that holds a ballot of so many classes."""
+    """Return the smallest type that holds a ballot of `n_classes` classes."""
     return np.dtype(np.uint8 if n_classes <= 256 else np.uint16 if n_classes <= 65536 else np.uint32)
 
 
@@ -67,7 +67,7 @@ def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = Non
 
 
 def points(block: NDArray[Any]) -> Ballots:
-    """The ballots of one block of scores, which are finite."""
+    """Return the ballots of one block of finite scores."""
     n_classes = block.shape[-1]
     result = np.empty(block.shape, points_dtype(n_classes))
     if n_classes <= 64 and block.size > 2**12 and block.dtype.name in ("float32", "float64"):
@@ -75,14 +75,14 @@ def points(block: NDArray[Any]) -> Ballots:
 
         give_points(np.ascontiguousarray(block).reshape(-1, n_classes), result.reshape(-1, n_classes))
         return result
-    # Ascending and stable over the classes in reverse: of equal scores the higher index comes first, with fewer points.
+    # A stable ascending sort of the classes in reverse: of equal scores the higher index comes first, and gets less.
     order = np.argsort(block[..., ::-1], axis=-1, kind="stable")
     np.put_along_axis(result, order, np.arange(n_classes, dtype=result.dtype), axis=-1)
     return np.ascontiguousarray(result[..., ::-1])
 
 
 def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:
-    """The same rankings in one of the few types that the kernels read; `start` is the block's first input."""
+    """Return scores with the same rankings in a type that the kernels read; `start` is the block's first input."""
     read_as = READ_AS.get(block.dtype.newbyteorder("=").name)
     if read_as is not None:
         return np.ascontiguousarray(block, dtype=read_as)

@@ -1,4 +1,4 @@
-"""Certificates: for every input a prediction and a proven radius."""
+"""Certificates: a prediction and a proven radius for every input."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from runoff.elections.base import Election
 
 LABELS_NOT_FIXED = (
-    "certify needs all labels that there can be, fixed beforehand: pass classes= to the classifier, as in "
-    "classes=[0, 1, 2]; if they follow from y, one label that appears or vanishes can change every member's ballots"
+    "certify needs all possible labels, fixed beforehand: pass classes= to the classifier, as in classes=[0, 1, 2]; if "
+    "they were taken from y, one label that appears or vanishes could change every member's ballots"
 )
 ONE_EDIT = "Nothing is proven: one edit might change this. "
 BOUNDS = ("tight", "paper")
-NODES = 200  # of search for an input and a spread; enough for the exact cost of about half of all inputs
+NODES = 200  # of search per input with a spread; enough for the exact cost of about half of all inputs
 
 
 def certify(
@@ -53,11 +53,11 @@ def certify(
     election : "runoff" or "plurality"
         How ballots become a prediction.
     spread : None or (n_buckets, d) integers
-        Which members train on each bucket; None where every member has one bucket of its own. Lists of different
-        lengths, or a boolean array (n_buckets, n_members), for buckets of different sizes.
+        The members that train on each bucket; None for one bucket per member. For buckets of different sizes, lists of
+        different lengths or a boolean array (n_buckets, n_members).
     bound : "tight" or "paper"
         "paper": Theorem 3.4 with Lemmas 3.5 to 3.8 of the paper. "tight": for one bucket per member the exact minimum
-        over all attacks, for a spread the best bound we have; never below the paper's.
+        over all attacks, for a spread the best known bound; never below the paper's.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def certify(
     if bound == "paper" and not rule.in_paper:
         raise InputError(f"bound='paper' needs an election of the paper, got {rule.name!r}: use bound='tight'")
     fingerprint = getattr(scores, "fingerprint", None)
-    if fingerprint is not None:  # scores that know their partition
+    if fingerprint is not None:  # a `Scores`
         known: Any = getattr(scores, "spread")  # noqa: B009
         if spread is not None and not np.array_equal(spread, known):
             raise InputError(
@@ -96,7 +96,7 @@ def certify(
         for block in blocks_of(scores if source is None else source):
             if not results:
                 _, n_members, n_classes = block.shape
-                checked = None if spread is None else Spread.of(spread, n_members)
+                checked = None if spread is None else Spread.from_any(spread, n_members)
             results.append(_certify_block(readable(block, done), done, rule, checked, bound == "tight", pool))
             done += len(block)
     prediction, runner_up, cost = np.concatenate(results, axis=1)
@@ -125,24 +125,24 @@ def _threads() -> int:
 def _certify_block(
     block: NDArray[Any], start: int, rule: Election, spread: Spread | None, tight: bool, pool: ThreadPoolExecutor
 ) -> NDArray[np.int64]:
-    """Prediction, runner-up and cost of a block's inputs, which threads share out among them."""
+    """Return prediction, runner-up and cost of a block's inputs, divided among threads."""
     out = np.empty((3, len(block)), np.int64)
     if spread is None or spread.one_to_one is not None:
         extra: tuple[Any, ...] = ()
-        run: Any = rule.certify_disjoint
+        certify_part: Any = rule.certify_disjoint
     else:
         extra = (spread.reach, NODES)
-        run = rule.certify_spread
-    # More parts than threads, since inputs differ in cost.
+        certify_part = rule.certify_spread
+    # More parts than threads, since inputs take different times.
     edges = np.unique(np.linspace(0, len(block), 4 * pool._max_workers + 1, dtype=int))
 
     def part(a: int, b: int) -> int:
-        bad = run(block[a:b], tight, *extra, out[0, a:b], out[1, a:b], out[2, a:b])
+        bad = certify_part(block[a:b], tight, *extra, out[0, a:b], out[1, a:b], out[2, a:b])
         return -1 if bad < 0 else a + int(bad)
 
-    broken = [bad for bad in pool.map(part, edges[:-1], edges[1:]) if bad >= 0]
-    if broken:
-        check_finite(block[min(broken)][None], start + min(broken))
+    not_finite = [bad for bad in pool.map(part, edges[:-1], edges[1:]) if bad >= 0]
+    if not_finite:
+        check_finite(block[min(not_finite)][None], start + min(not_finite))
     return out
 
 
@@ -153,10 +153,10 @@ class Certificates:
     Attributes
     ----------
     prediction : class indices
-    radius : the largest number of edits proven unable to change the prediction; `n_buckets` where nothing can
+    radius : the largest number of edits proven unable to change the prediction; `n_buckets` if nothing can
     runner_up : the other finalist (run-off), the class with the next most votes (plurality)
-    classes : the labels, where `prediction` and `runner_up` hold labels instead of class indices
-    fingerprint : of the partition that the members were trained with, where it is known
+    classes : the labels, if `prediction` and `runner_up` hold labels instead of class indices
+    fingerprint : the digest of the partition that the members were trained with, if known
 
     """
 
@@ -172,13 +172,13 @@ class Certificates:
     classes: NDArray[Any] | None = None
     fingerprint: str | None = None
     _scores: NDArray[Any] | None = None
-    _rows: NDArray[np.int64] | None = None  # of `_scores`, where these are a selection
+    _rows: NDArray[np.int64] | None = None  # rows of `_scores`, if these are a selection
 
     def __len__(self) -> int:
         return len(self.prediction)
 
     def __getitem__(self, which: Any) -> Certificates:
-        """The certificates of some inputs: a slice, a mask, or an array of indices."""
+        """Return the certificates of some inputs: a slice, a mask, or an array of indices."""
         rows = np.atleast_1d((np.arange(len(self)) if self._rows is None else self._rows)[which])
         return replace(
             self,
@@ -207,7 +207,7 @@ class Certificates:
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """A pandas DataFrame with the columns prediction, radius and runner_up."""
+        """Return a pandas DataFrame with the columns prediction, radius and runner_up."""
         try:
             import pandas as pd
         except ImportError:
@@ -215,9 +215,9 @@ class Certificates:
         return pd.DataFrame({"prediction": self.prediction, "radius": self.radius, "runner_up": self.runner_up})
 
     def plot(self, y_true: ArrayLike | None = None, ax: Axes | None = None, **line: Any) -> Axes:
-        """Draw the certified fraction by number of edits on a matplotlib axis, with `y_true` the certified accuracy.
+        """Plot the fraction of inputs certified by number of edits; with `y_true`, the certified accuracy.
 
-        `line` goes to matplotlib's plot, such as label= or color=. Needs matplotlib: pip install runoff[report].
+        `line` is passed to matplotlib's plot, as label= or color=. Needs matplotlib: pip install runoff[report].
         """
         from runoff.report.curves import draw
 
@@ -229,26 +229,26 @@ class Certificates:
         return shown(self)
 
     def attack(self, i: int, scores: ArrayLike | None = None) -> Attack | None:
-        """The smallest attack found on input i: buckets and members to take over, and their new ballots.
+        """Return the smallest attack found on input i: buckets and members to take over, and their new ballots.
 
-        For one bucket per member and the tight bound it has exactly radius + 1 members. For a spread its size is an
-        upper bound on what the radius could be at best. None where no attack can change the prediction.
+        For one bucket per member and the tight bound it has exactly radius + 1 members. For a spread the true radius is
+        below its size. None if no attack can change the prediction.
 
-        `scores`, (n_members, n_classes), is needed where the certificates were made from an iterator.
+        `scores`, (n_members, n_classes), is required if the certificates were made from an iterator.
         """
         from runoff import attacks
 
         ballots = self._ballots(i, scores)
         cost = int(self.radius[i]) + 1
-        if self.bound == "paper":  # the paper's bound may be below the truth: find that first
+        if self.bound == "paper":  # the paper's radius may be below the true one, from which the search starts
             cost = int(certify(ballots[None], election=self.election, spread=self.spread).radius[0]) + 1
-        found = attacks.find(self.election, ballots, self.spread, cost)
-        return None if found is None else found.named(self.classes)
+        attack = attacks.find(self.election, ballots, self.spread, cost)
+        return None if attack is None else attack.named(self.classes)
 
     def explain(self, i: int, scores: ArrayLike | None = None) -> str:
         """Return one paragraph on input i: the votes, what is proven, and the cheapest attack found.
 
-        `scores`, (n_members, n_classes), is needed where the certificates were made from an iterator.
+        `scores`, (n_members, n_classes), is required if the certificates were made from an iterator.
         """
         ballots = self._ballots(i, scores)
         return self.describe(i, ballots, self.attack(i, ballots))
@@ -274,21 +274,20 @@ class Certificates:
         return f"{story}The cheapest attack found takes over {size}{reached}: {attack.how}; {exact}."
 
     def _ballots(self, i: int, scores: ArrayLike | None) -> Ballots:
-        """Input i's ballots, checked to be those that were certified."""
+        """Return the ballots of input i, checked to be those that were certified."""
         i = range(len(self))[i]
         if scores is None:
             if self._scores is None:
                 raise InputError(
-                    "these certificates were made from an iterator, which keeps no scores: pass input "
-                    f"{i}'s as scores=, an array ({self.n_members}, {self.n_classes})"
+                    f"these certificates were made from an iterator, which keeps no scores: pass those of input {i} as "
+                    f"scores=, an array ({self.n_members}, {self.n_classes})"
                 )
             scores = self._scores[i if self._rows is None else self._rows[i]]
         row = np.asarray(scores)
         if row.shape != (self.n_members, self.n_classes):
             raise InputError(f"scores must have shape ({self.n_members}, {self.n_classes}), got {row.shape}")
         ballots: Ballots = points(readable(checked_scores(row[None])))[0]
-        again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound)
-        again = again.named(self.classes)
+        again = certify(ballots[None], election=self.election, spread=self.spread, bound=self.bound).named(self.classes)
         for name in ("prediction", "runner_up", "radius"):
             now, then = getattr(again, name)[0], getattr(self, name)[i]
             if now != then:
@@ -297,7 +296,7 @@ class Certificates:
 
 
 def certified_accuracy(certificates: Certificates, y_true: ArrayLike, budgets: ArrayLike) -> NDArray[np.float64]:
-    """The fraction of inputs predicted right and certified for each budget: radius >= budget.
+    """Return the fraction of inputs that are predicted correctly with radius >= budget, for each budget.
 
     Parameters
     ----------
@@ -320,10 +319,10 @@ def certified_accuracy(certificates: Certificates, y_true: ArrayLike, budgets: A
         known = f"classes 0 to {certificates.n_classes - 1}"
     else:
         outside = np.flatnonzero(~np.isin(labels, certificates.classes))
-        known = f"labels out of {certificates.classes.tolist()!r:.200}"
+        known = f"labels from {certificates.classes.tolist()!r:.200}"
     if outside.size:
         raise InputError(f"y_true must be {known}, got {labels[outside[0]]} for input {outside[0]}")
     if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():
-        raise InputError(f"budgets must be whole numbers of edits, none negative, got {budgets!r}")
-    right = certificates.prediction == labels
-    return np.array([np.mean(right & (certificates.radius >= edit)) for edit in edits])
+        raise InputError(f"budgets must be non-negative integers, got {budgets!r}")
+    correct = certificates.prediction == labels
+    return np.array([np.mean(correct & (certificates.radius >= edit)) for edit in edits])

@@ -17,17 +17,17 @@ from runoff.ballots import Ballots
 from runoff.ensemble import Ensemble
 from runoff.errors import MemberError
 from runoff.isolation import seeds_of, undisturbed
-from runoff.members import Member, Recipe, default_estimator, fit_member, rank_member, score_member
+from runoff.members import Member, MemberEstimator, default_estimator, fit_member, rank_member, score_member
 from runoff.samples import Rows, Samples
 
-INPUTS = 8192  # scored at a time, whatever the members and classes: last bits may depend on it
-PROBES = 256  # training samples on which a member that was trained twice is compared
+INPUTS = 8192  # scored at a time; a constant, since last bits may depend on it
+PROBES = 256  # training samples on which two fits of a member are compared
 
 
 class RunoffClassifier(Ensemble):
-    """An ensemble whose predictions come with a proven number of edits that cannot change them.
+    """A classifier whose predictions come with a proven number of edits that cannot change them.
 
-    Each member learns from its own buckets of the training samples alone, and an election among the members decides.
+    Each member learns from its buckets of the training samples alone, and an election among the members decides.
     If at most `certify(X).radius[i]` training samples are inserted, deleted or relabelled, the classifier fitted on the
     edited data predicts the same label for input i.
 
@@ -37,25 +37,25 @@ class RunoffClassifier(Ensemble):
     Parameters
     ----------
     estimator : any scikit-learn classifier with predict_proba, decision_function or only predict
-        Its settings must be fixed beforehand. Default: a logistic regression, with scaling, TF-IDF or one-hot encoding
-        before it as the kind of X needs.
+        Its settings must be fixed beforehand. Default: a logistic regression, after scaling, TF-IDF or one-hot encoding
+        as the kind of X needs.
     n_partitions : the number k of parts of the data. The largest radius is about k / 2
-    spread : in how many members d each bucket is used; there are k * d members (1: DPA, more: FA)
-    n_seeds : fits for each member, with different seeds, whose scores are averaged (DPA*)
+    spread : the number d of members that each bucket reaches; there are k * d members (1: DPA, more: FA)
+    n_seeds : the number of fits per member, with different seeds, whose scores are averaged (DPA*)
     election, bound : as in `runoff.certify`
-    classes : all labels there can be, fixed beforehand. `certify` needs them; without, they are those in y
+    classes : all possible labels, fixed beforehand. `certify` needs them; by default they are those in y
     hash_key : secret bytes from `runoff.new_key()`. Default: derived from random_state, so that fits repeat
-    n_jobs : members trained at a time, through joblib
+    n_jobs : the number of members trained in parallel, through joblib
     random_state : int
-    hash : "content", "pixel-sum" (the paper's) or a function from X to whole numbers
+    hash : "content", "pixel-sum" (the paper's) or a function from X to integers
 
     Attributes
     ----------
     classes_ : the labels, sorted
     partition_ : the `Partition`: hash, key, offsets, spread, fingerprint
     members_ : the trained members
-    member_sizes_ : how many samples each has
-    updated_members_ : which members the last `update` trained again
+    member_sizes_ : the number of samples per member
+    updated_members_ : the members that the last `update` retrained
 
     """
 
@@ -88,55 +88,52 @@ class RunoffClassifier(Ensemble):
 
     def _prepare(self) -> None:
         kind = self._samples.kind
-        self._recipe = Recipe(default_estimator(kind) if self.estimator is None else self.estimator)
+        self._unfitted = MemberEstimator(default_estimator(kind) if self.estimator is None else self.estimator)
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
-        labels = self.classes_[codes]  # in the type of the classes, which no sample decides
-        with undisturbed():  # one thread here too, for backends of threads: the first to finish must not undo it
+        labels = self.classes_[codes]  # in the type of the classes, which no sample can change
+        with undisturbed():  # also around threads of joblib: the first to finish must not lift the limit of one thread
             trained: list[Member] = list(
                 Parallel(n_jobs=self.n_jobs)(
                     delayed(fit_member)(
-                        self._recipe,
-                        *self._part(rows[m], labels),
-                        m,
-                        seeds_of(self._seed, m, self._n_seeds),
+                        self._unfitted, *self._part(rows[m], labels), m, seeds_of(self._seed, m, self._n_seeds)
                     )
                     for m in which
                 )
             )
-            if not self.members_:  # by `fit`; updates go by the same recipe
+            if not self.members_:  # in `fit` only: updates use the same estimator
                 self._check_repeats(trained, labels, rows)
         return trained
 
     def _part(self, rows: Rows, labels: NDArray[Any]) -> tuple[Samples, NDArray[Any], Rows]:
-        """Return what a member is trained on. To another process, only the member's own rows travel."""
+        """Return the training data of a member; to another process, only the rows of this member are sent."""
         if self.n_jobs in (None, 1):
             return self._samples, labels, rows
-        return self._samples.kept(rows), labels[rows], np.arange(len(rows))
+        return self._samples.select(rows), labels[rows], np.arange(len(rows))
 
     def _check_repeats(self, trained: Sequence[Member], labels: NDArray[Any], rows: list[Rows]) -> None:
-        """Refuse estimators that do not repeat: train one member again after the others, and score both, one twice.
+        """Reject estimators that do not repeat: retrain one member after the others, and score both, one of them twice.
 
-        Random numbers that nobody seeds would make untouched members differ between two fits, and no radius would hold.
+        With unseeded random numbers, untouched members would differ between two fits, and no radius would hold.
         """
         first = next((member for member in trained if member.fitted), None)
         if first is None:
             return
         m = first.index
-        again = fit_member(self._recipe, self._samples, labels, rows[m], m, seeds_of(self._seed, m, self._n_seeds))
-        probes = self._samples.kept(np.unique(np.linspace(0, len(labels) - 1, PROBES).astype(np.int64)))
+        again = fit_member(self._unfitted, self._samples, labels, rows[m], m, seeds_of(self._seed, m, self._n_seeds))
+        probes = self._samples.select(np.unique(np.linspace(0, len(labels) - 1, PROBES).astype(np.int64)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scores = [member.scores(probes, self.classes_) for member in (first, first, again)]
         if not np.array_equal(scores[0], scores[1]):
             raise MemberError(
-                f"estimator must give the same scores twice for the same inputs, but member {m} does not: it uses "
-                "threads or random numbers that cannot be controlled from here; turn them off in its settings"
+                f"estimator must give the same scores for the same inputs every time, but member {m} does not: it uses "
+                "threads or random numbers that runoff cannot control; turn them off in its settings"
             )
         if not np.array_equal(scores[0], scores[2]):
             raise MemberError(
-                f"estimator must learn the same from the same samples twice, but member {m} does not: it draws random "
-                "numbers that cannot be seeded from here; give it a random_state, or a seed of its own"
+                f"estimator must learn the same from the same samples every time, but member {m} does not: it draws "
+                "random numbers that runoff cannot seed; set its random_state or seed"
             )
 
     def _scored(self, inputs: Samples) -> NDArray[np.float64]:
@@ -144,7 +141,7 @@ class RunoffClassifier(Ensemble):
 
     def _ranked(self, inputs: Samples) -> Ballots:
         blocks = [np.arange(s, min(s + INPUTS, len(inputs))) for s in range(0, len(inputs), INPUTS)]
-        return np.concatenate([np.stack(self._by_members(rank_member, inputs.kept(b)), axis=1) for b in blocks])
+        return np.concatenate([np.stack(self._by_members(rank_member, inputs.select(b)), axis=1) for b in blocks])
 
     def _by_members(self, function: Any, inputs: Samples) -> list[NDArray[Any]]:
         with undisturbed():
@@ -160,9 +157,9 @@ class RunoffClassifier(Ensemble):
 
     @classmethod
     def load(cls, path: str | Path, *, trusted: tuple[str, ...] = ()) -> RunoffClassifier:
-        """Read a directory that `save` wrote. Nothing is unpickled; every file's SHA-256 is checked first.
+        """Load a directory that `save` wrote. Nothing is unpickled; every file's SHA-256 is checked first.
 
-        `trusted` names types of your own (`module.Class`) that members may contain.
+        `trusted` names further types (`module.Class`) that members may contain.
         """
         from runoff.saving import classifiers
 
@@ -173,7 +170,7 @@ class RunoffClassifier(Ensemble):
         if self.estimator is None:
             tags.input_tags.sparse = True
         else:
-            own = get_tags(self.estimator).input_tags
-            tags.input_tags.sparse, tags.input_tags.allow_nan = own.sparse, own.allow_nan
+            inner = get_tags(self.estimator).input_tags
+            tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
             tags.classifier_tags.multi_class = True
         return tags

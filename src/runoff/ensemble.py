@@ -1,4 +1,4 @@
-"""Ensemble: what classifiers with certified predictions have in common, whatever their members are."""
+"""Ensemble: the base class of classifiers with certified predictions."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from runoff.scores import Scores
 
 @dataclass(frozen=True, eq=False)
 class FittedState:
-    """What a fitted ensemble consists of beside its settings and its members: what is saved and restored."""
+    """The state of a fitted ensemble that is saved and restored, without its settings and its members."""
 
     partition: Partition
     classes: NDArray[Any]
-    classes_fixed: bool  # whether the classes were given, not taken from y
+    classes_fixed: bool  # whether the classes were passed, not taken from y
     training_sets: list[str]  # a SHA-256 per member
     member_sizes: NDArray[np.int64]
     seed: int
@@ -39,10 +39,10 @@ class FittedState:
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Hash samples into buckets, train members on their own, and let an election decide.
+    """A classifier that hashes samples into buckets, trains each member on its buckets, and predicts by an election.
 
-    Kinds of ensembles say how members are trained (`_train`) and asked (`_scored`). Their constructors must have the
-    settings below.
+    Subclasses define how members are trained (`_train`) and how they score inputs (`_scored`). Their constructors must
+    have the settings below.
     """
 
     n_partitions: int
@@ -58,7 +58,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     _samples: Any  # the training samples; None in a loaded ensemble
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Hash the samples into buckets and train every member on its own."""
+        """Hash the samples into buckets and train every member on its buckets."""
         self._check_settings()
         before = self.__dict__.copy()
         try:
@@ -69,18 +69,18 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _undo(self, before: dict[str, Any]) -> None:
-        """All or nothing: what failed leaves no trace."""
+        """Restore the attributes from before a call that failed."""
         self.__dict__ = before
 
     def _fit(self, X: Any, y: Any) -> None:
-        # `update` keeps to these, whatever is set in between.
-        self._known = None if self.classes is None else labels.fixed(self.classes)
+        # `update` keeps these classes, even if the setting changes in between.
+        self._fixed_classes = None if self.classes is None else labels.sorted_classes(self.classes)
         X, y = self._checked(X, y, reset=True)
         self._seed = _seed(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
         self.partition_ = Partition.make(self.n_partitions, self.spread, self._seed, key, self.hash)
         self._n_seeds = self.n_seeds
-        self._samples, self._labels = X, y.copy()  # labels that somebody changes in place stay what they were
+        self._samples, self._labels = X, y.copy()  # a copy, in case the caller changes y in place
         self._digests = self.partition_.digests(X)
         self._buckets = self.partition_.buckets(X, self._digests)
         self.members_: list[Any] = []
@@ -88,50 +88,49 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._train_members(range(self.partition_.n_members))
 
     def _prepare(self) -> None:
-        """What a fit settles for its members, and updates keep to."""
+        """Set what all members share: chosen by `fit`, kept by `update`."""
 
     @abstractmethod
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Any]:
-        """Train these members. `rows` are each member's own samples, by content; `codes` index `classes_`."""
+        """Train these members. `rows` are the training rows of each member, by content; `codes` index `classes_`."""
 
     @abstractmethod
     def _scored(self, inputs: Samples) -> NDArray[np.floating[Any]]:
-        """The members' scores, (n_inputs, n_members, n_classes)."""
+        """Return the members' scores, (n_inputs, n_members, n_classes)."""
 
     def _ranked(self, inputs: Samples) -> Ballots:
-        """The members' ballots, likewise."""
+        """Return the members' ballots, (n_inputs, n_members, n_classes)."""
         return points(self._scored(inputs))
 
     def _train_members(self, which: Sequence[int]) -> None:
-        """Train these members; the others stay as they are."""
-        self.classes_ = np.unique(self._labels) if self._known is None else self._known
+        """Train these members and keep the others."""
+        self.classes_ = np.unique(self._labels) if self._fixed_classes is None else self._fixed_classes
         codes = np.searchsorted(self.classes_, self._labels)
         rows = self.partition_.rows(self._buckets, self._digests, codes)
         self._training_sets = self.partition_.training_sets(rows, self._digests, codes)
         trained = self._train(which, codes, rows)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]
-        self._tell_refusals()
-        self.member_sizes_ = np.array([len(own) for own in rows])
+        self._warn_refused()
+        self.member_sizes_ = np.array([len(member_rows) for member_rows in rows])
 
-    def _tell_refusals(self) -> None:
-        """Warn of members that vote by their class shares because their estimator refused their samples.
+    def _warn_refused(self) -> None:
+        """Warn of members that vote by their class shares because their estimator could not be fitted.
 
-        A warning even where no member learnt anything: where one did, an edit could take that one away, and no edit may
-        turn a prediction into an error.
+        This is a warning even if no member could be fitted: an edit can cause that, and no edit may turn a prediction
+        into an error.
         """
         refused = [member for member in self.members_ if member.refused]
         if refused and not self._has_learnt():
             warnings.warn(
-                f"no member could be trained, so all vote by the shares of their classes; member {refused[0].index}: "
+                f"no member could be trained, so all vote by their class shares; member {refused[0].index}: "
                 f"{refused[0].refused}",
                 stacklevel=4,
             )
             return
         for member in refused:
             warnings.warn(
-                f"member {member.index} votes by the shares of its classes, since its estimator refused its samples: "
-                f"{member.refused}",
+                f"member {member.index} votes by its class shares, since it could not be trained: {member.refused}",
                 stacklevel=4,
             )
 
@@ -139,18 +138,18 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return any(member.fitted for member in self.members_)
 
     def scores(self, X: Any) -> Scores:
-        """The members' scores, with the spread that belongs to them: `certify` takes them as they are."""
+        """Return the members' scores with the members' spread, ready for `runoff.certify`."""
         check_is_fitted(self)
         values = self._scored(self._samples_of(X, reset=False))
-        return Scores(values, self.partition_.spread, self.partition_.fingerprint, self._known is not None)
+        return Scores(values, self.partition_.spread, self.partition_.fingerprint, self._fixed_classes is not None)
 
     def balance(self) -> str:
-        """How evenly the samples fell on members, in words."""
+        """Return a sentence on how evenly the samples are divided among members."""
         check_is_fitted(self)
         return self.partition_.balance(self.member_sizes_)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The label that the members elect for each input."""
+        """Return the label that the members elect for each input."""
         check_is_fitted(self)
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(self._samples_of(X, reset=False)))
@@ -163,7 +162,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         samples, with the same `classes`, still predicts `prediction[i]`.
         """
         check_is_fitted(self)
-        if self._known is None:
+        if self._fixed_classes is None:
             raise InputError(f"{LABELS_NOT_FIXED} (y holds {self.classes_.tolist()!r:.100})")
         if not self._has_learnt() and (refused := next((m for m in self.members_ if m.refused), None)):
             raise MemberError(
@@ -175,7 +174,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _elect(self, X: Any, bound: str) -> Certificates:
         inputs = self._samples_of(X, reset=False)
         if len(self.classes_) < 2:
-            raise InputError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: add to classes=")
+            raise InputError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: extend classes=")
         ballots = self._ranked(inputs)
         certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)
         return certificates.named(self.classes_, self.partition_.fingerprint)
@@ -183,34 +182,34 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def update(self, add: tuple[Any, Any] | None = None, remove: tuple[Any, Any] | None = None) -> Self:
         """Insert and delete training samples; only members whose buckets changed are retrained.
 
-        The result is, bit for bit, that of `fit` on the new data. Removing a sample is unlearning it: d members are
-        retrained, and no other has ever seen it. Relabelling is removing and adding. Without `classes=`, an update that
-        brings or removes a label retrains all members.
+        The result is bit for bit that of `fit` on the new data. Removing a sample unlearns it: the d members that have
+        seen it are retrained. To relabel a sample, remove and add it. Without `classes=`, an update that adds or
+        removes a label retrains all members.
         """
         check_is_fitted(self)
         self._check_samples()
         keep, touched = np.ones(len(self._labels), bool), []
         new: tuple[Samples, NDArray[Any], Any, Any] | None = None
         if remove is not None:
-            _, y, digests, buckets = self._placed(*remove)
-            keep[self._found(digests, y)] = False
+            _, y, digests, buckets = self._hashed(*remove)
+            keep[self._training_rows(digests, y)] = False
             touched.append(buckets)
         if add is not None:
-            new = self._placed(*add)
+            new = self._hashed(*add)
             touched.append(new[3])
         rows = np.flatnonzero(keep)
-        samples_, y = self._samples.kept(rows), self._labels[rows]
+        remaining, y = self._samples.select(rows), self._labels[rows]
         digests, buckets = self._digests[rows], self._buckets[rows]
         if new is not None:
-            samples_, y = samples_.joined(new[0]), np.concatenate([y, new[1]])
+            remaining, y = remaining.joined(new[0]), np.concatenate([y, new[1]])
             digests, buckets = np.concatenate([digests, new[2]]), np.concatenate([buckets, new[3]])
         if not len(y):
             raise InputError("update must leave at least one training sample, got none")
         before = self.__dict__.copy()
-        self._samples, self._labels, self._digests, self._buckets = samples_, y, digests, buckets
+        self._samples, self._labels, self._digests, self._buckets = remaining, y, digests, buckets
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
         self.updated_members_ = np.unique(self.partition_.spread[changed])
-        if self._known is None and not _same_labels(np.unique(y), self.classes_):
+        if self._fixed_classes is None and not _same_labels(np.unique(y), self.classes_):
             self.updated_members_ = np.arange(self.partition_.n_members)
         try:
             self._train_members(self.updated_members_.tolist())
@@ -220,12 +219,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def fitted_state(self) -> FittedState:
-        """Return what this fitted ensemble consists of beside its settings and its members."""
+        """Return the state of this fitted ensemble, without its settings and its members."""
         check_is_fitted(self)
         return FittedState(
             partition=self.partition_,
             classes=self.classes_,
-            classes_fixed=self._known is not None,
+            classes_fixed=self._fixed_classes is not None,
             training_sets=self._training_sets,
             member_sizes=self.member_sizes_,
             seed=self._seed,
@@ -234,41 +233,39 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def restore(self, state: FittedState) -> None:
-        """Become the ensemble that had this state, without training samples; its members are set by the caller."""
+        """Set the state of a fitted ensemble, without training samples; the caller sets the members."""
         self.partition_, self.hash_key = state.partition, state.partition.key
         self.classes_ = state.classes
-        self._known = self.classes = state.classes if state.classes_fixed else None
+        self._fixed_classes = self.classes = state.classes if state.classes_fixed else None
         self._training_sets, self.member_sizes_ = state.training_sets, state.member_sizes
         self._seed, self._n_seeds, self._width = state.seed, state.n_seeds, state.width
         self._samples = None
 
     def _check_samples(self) -> None:
-        """Whether the training samples are there, and are what they were."""
+        """Raise InputError unless the training samples are available and unchanged."""
         if getattr(self, "_samples", None) is None:
-            raise InputError("a loaded classifier keeps no training samples to update: fit it again")
+            raise InputError("a loaded classifier has no training samples to update: fit it again")
         if not np.array_equal(self.partition_.digests(self._samples), self._digests):
             raise InputError("X was changed in place since fit, so it cannot be updated: fit again")
 
-    def _placed(self, X: Any, y: Any) -> tuple[Samples, NDArray[Any], Any, Any]:
+    def _hashed(self, X: Any, y: Any) -> tuple[Samples, NDArray[Any], Any, Any]:
         X, y = self._checked(X, y, reset=False)
         digests = self.partition_.digests(X)
         return X, y, digests, self.partition_.buckets(X, digests)
 
-    def _found(self, digests: Any, y: NDArray[Any]) -> list[int]:
-        """Where these samples stand among the training samples, each copy once."""
-        places: dict[tuple[int, int, Any], list[int]] = {}
-        for i, (digest, label) in enumerate(zip(self._digests.tolist(), self._labels.tolist(), strict=True)):
-            places.setdefault((*digest, label), []).append(i)
-        found = []
-        for i, (digest, label) in enumerate(zip(digests.tolist(), y.tolist(), strict=True)):
-            left = places.get((*digest, label))
-            if not left:
-                raise InputError(
-                    f"remove must name training samples with their labels, but sample {i} (label {label!r}) is not one "
-                    "of them, or not that often: nothing was changed"
-                )
-            found.append(left.pop())
-        return found
+    def _training_rows(self, digests: Any, y: NDArray[Any]) -> Rows:
+        """Return the training rows of these samples, each copy once."""
+
+        def keys(digests: Any, y: NDArray[Any]) -> list[tuple[Any, ...]]:
+            return [(*digest, label) for digest, label in zip(digests.tolist(), y.tolist(), strict=True)]
+
+        rows = samples.find_copies(keys(digests, y), keys(self._digests, self._labels))
+        if (missing := np.flatnonzero(rows < 0)).size:
+            raise InputError(
+                f"remove must name training samples with their labels, but sample {missing[0]} (label "
+                f"{y.tolist()[missing[0]]!r}) is not one of them, or not that often: nothing was changed"
+            )
+        return rows
 
     def _check_settings(self) -> None:
         for name in ("n_partitions", "spread", "n_seeds"):
@@ -279,7 +276,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {self.bound!r}")
         get(self.election)
         if self.hash_key is not None and (not isinstance(self.hash_key, bytes) or not 16 <= len(self.hash_key) <= 64):
-            raise InputError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() makes them")
+            raise InputError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() returns them")
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Samples, NDArray[Any]]:
         if y is None:
@@ -290,23 +287,23 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"X and y must be of the same length, got {len(X)} samples and {len(array)} labels")
         if not len(array):
             raise InputError("X must hold at least one sample, got 0 sample(s)")
-        if self._known is not None:
-            return X, self._known[labels.codes(values, self._known)]
+        if self._fixed_classes is not None:
+            return X, self._fixed_classes[labels.codes(values, self._fixed_classes)]
         if not reset and (array.dtype.kind in "US") != (self._labels.dtype.kind in "US"):
             known = self._labels[:1].tolist()[0]
-            raise InputError(f"y must hold labels of the kind of {known!r} as in fit, got {values[0]!r}")
+            raise InputError(f"y must hold labels like {known!r} as in fit, got {values[0]!r}")
         return X, array
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:
-        """X as samples. Arrays of two dimensions are checked as scikit-learn does; other kinds by what they are."""
+        """Return X as samples. Arrays are checked as scikit-learn does."""
         if _is_text(X):
-            checked: Samples = samples.of(X)
+            checked: Samples = samples.from_any(X)
         elif hasattr(X, "columns") and hasattr(X, "iloc"):
             validate_data(self, X, reset=reset, skip_check_array=True)
-            checked = samples.of(X)
+            checked = samples.from_any(X)
         else:
             tags = get_tags(self)
-            checked = samples.of(
+            checked = samples.from_any(
                 validate_data(
                     self,
                     X,
@@ -320,17 +317,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if reset:
             self._width = (checked.kind, checked.width())
         elif (checked.kind, checked.width()) != self._width:
-            told = [f"{kind} of {list(width)}" for kind, width in (self._width, (checked.kind, checked.width()))]
-            raise InputError(f"X must be {told[0]} as in fit, got {told[1]}")
+            forms = [f"{kind} of {list(width)}" for kind, width in (self._width, (checked.kind, checked.width()))]
+            raise InputError(f"X must be {forms[0]} as in fit, got {forms[1]}")
         if not len(checked):
             raise InputError("X must hold at least one sample, got 0 sample(s)")
         return checked
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings, as scikit-learn does; a key given as plain bytes does not show where they are printed.
-
-        The texts and pages that scikit-learn makes of an estimator, and of what surrounds it, are made from this.
-        """
+        """Return the settings, with the key wrapped so that scikit-learn's text and HTML displays do not print it."""
         if isinstance(self.hash_key, bytes) and not isinstance(self.hash_key, hashing.Key):
             self.hash_key = hashing.Key(self.hash_key)
         params: dict[str, Any] = super().get_params(deep)
@@ -338,15 +332,15 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _seed(random_state: Any) -> int:
-    """A whole number for SeedSequence."""
+    """Return an integer for SeedSequence."""
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _same_labels(some: NDArray[Any], others: NDArray[Any]) -> bool:
-    """Return whether sorted labels are the same, type included: members are trained on labels of that type."""
-    return some.dtype == others.dtype and np.array_equal(some, others)
+def _same_labels(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Return whether sorted labels are equal, type included: members are trained on labels of that type."""
+    return a.dtype == b.dtype and np.array_equal(a, b)
 
 
 def _is_text(X: Any) -> bool:

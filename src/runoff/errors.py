@@ -1,7 +1,7 @@
 """Errors that runoff raises on purpose, each with one sentence: what was expected, what was given, how to fix it.
 
-All of them are `RunoffError`, and `ValueError` as well. Anything else that is raised is a bug. `runoff.cli.errors`
-decides on the exit code of each.
+All derive from `RunoffError`, which is a `ValueError`. Any other exception is a bug. `runoff.cli.errors` maps each to
+an exit code.
 """
 
 
@@ -10,7 +10,7 @@ class RunoffError(ValueError):
 
 
 class InputError(RunoffError):
-    """An argument, array or file from the user that is not what was expected."""
+    """An argument, array or file from the user that is invalid."""
 
 
 class MissingExtraError(RunoffError, ImportError):
@@ -26,7 +26,7 @@ class DeviceError(InputError):
 
 
 class RunError(InputError):
-    """A run that does not fit what was asked of it."""
+    """A run that does not match the arguments of the command."""
 
 
 class BusyError(RunoffError):
@@ -46,11 +46,11 @@ class DatasetError(InputError):
 
 
 class MissingError(DatasetError):
-    """A dataset that was not found where it was looked for, or that cannot be read there."""
+    """A dataset that does not exist at the expected path, or cannot be read."""
 
 
 class IntegrityError(DatasetError):
-    """A dataset's file whose content is not the official one."""
+    """A dataset file whose content differs from the official one."""
 
 
 class DownloadError(DatasetError):

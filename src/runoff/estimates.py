@@ -1,8 +1,8 @@
 """Out-of-part estimates: certified accuracy from training samples alone, without a test set.
 
-Every training sample is held out for all members but the few that its bucket reaches. Leaving the ballots of those
-members out gives an honest estimate, by which recipes, numbers of partitions and elections can be compared. Whatever is
-chosen by it is chosen on the training data, which is outside the guarantee: choose once, on data that you trust.
+Every training sample is held out for all members but the few that its bucket reaches. Leaving out the ballots of those
+members gives an honest estimate, to compare recipes, numbers of partitions and elections by. A choice based on it is a
+choice based on the training data, which is outside the guarantee: choose once, on data you trust.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """Estimated certified accuracy.
+    """An estimate of certified accuracy.
 
     Attributes
     ----------
     budgets : numbers of edits
-    certified : the estimated certified accuracy for each
-    errors : their standard errors, from the number of samples alone
-    members : how often a member is right on a sample that it has not seen
-    n_samples : how many training samples were looked at
+    certified : the estimated certified accuracy for each budget
+    errors : the standard errors, from the number of samples alone
+    members : the mean accuracy of members on samples that they have not seen
+    n_samples : the number of training samples used
 
     """
 
@@ -46,7 +46,7 @@ class Estimate:
     def __str__(self) -> str:
         parts = [f"{100 * c:.2f} % at {b}" for b, c in zip(self.budgets.tolist(), self.certified.tolist(), strict=True)]
         return (
-            f"estimated certified accuracy {', '.join(parts)} edits; members are right on {100 * self.members:.2f} % "
+            f"estimated certified accuracy {', '.join(parts)} edits; member accuracy {100 * self.members:.2f} % "
             f"(out of part, {self.n_samples} training samples)"
         )
 
@@ -61,7 +61,7 @@ def out_of_part(
     spread: Any = None,
     bound: str = "tight",
 ) -> Estimate:
-    """Estimate certified accuracy from the scores of training samples, without the members that have seen them.
+    """Estimate certified accuracy from the scores of training samples, without the members trained on them.
 
     The ensemble that is certified for a sample lacks the members that its bucket reaches: one of k with one bucket per
     member, which makes the estimate slightly too low. Near copies of a sample in other buckets make it too high.
@@ -71,7 +71,7 @@ def out_of_part(
     scores : (n_samples, n_members, n_classes) numbers, as for `certify`, for training samples
     y_true : (n_samples,) their class indices
     buckets : (n_samples,) their buckets
-    budgets : numbers of edits; 0 gives the accuracy without any
+    budgets : numbers of edits; 0 gives the clean accuracy
     election, spread, bound : as for `certify`
 
     Examples
@@ -86,49 +86,49 @@ def out_of_part(
         spread = getattr(scores, "spread", None)
     array = checked_scores(scores)
     n, n_members, _ = array.shape
-    checked = Spread.of(np.arange(n_members)[:, None] if spread is None else spread, n_members)
-    labels, places = np.asarray(y_true), np.asarray(buckets)
-    for name, values in (("y_true", labels), ("buckets", places)):
+    checked = Spread.from_any(np.arange(n_members)[:, None] if spread is None else spread, n_members)
+    labels, bucket_of = np.asarray(y_true), np.asarray(buckets)
+    for name, values in (("y_true", labels), ("buckets", bucket_of)):
         if values.shape != (n,) or values.dtype.kind not in "iu":
             raise InputError(
                 f"{name} must be one whole number for each of {n} samples, got shape {values.shape} and dtype "
                 f"{values.dtype}"
             )
-    outside = np.flatnonzero((places < 0) | (places >= checked.n_buckets))
+    outside = np.flatnonzero((bucket_of < 0) | (bucket_of >= checked.n_buckets))
     if outside.size:
         raise InputError(
-            f"buckets must be from 0 to {checked.n_buckets - 1}, got {places[outside[0]]} for sample {outside[0]}"
+            f"buckets must be from 0 to {checked.n_buckets - 1}, got {bucket_of[outside[0]]} for sample {outside[0]}"
         )
     edits = np.atleast_1d(np.asarray(budgets))
     held_out = np.ones((checked.n_buckets, n_members), bool)
-    for bucket in np.unique(places):
+    for bucket in np.unique(bucket_of):
         held_out[bucket, checked.reached([bucket])] = False
-    if not held_out[places].any(axis=1).all():
+    if not held_out[bucket_of].any(axis=1).all():
         raise InputError("every sample needs members that have not seen it, but a bucket reaches all: use more members")
     parts: list[tuple[NDArray[Any], NDArray[Any], Any]]
     if checked.one_to_one is not None:
-        parts = [(np.arange(n), array[held_out[places]].reshape(n, n_members - 1, -1), None)]
+        parts = [(np.arange(n), array[held_out[bucket_of]].reshape(n, n_members - 1, -1), None)]
     else:
-        parts = [_without(array, checked, places, int(bucket), held_out[bucket]) for bucket in np.unique(places)]
+        parts = [_without(array, checked, bucket_of, int(bucket), held_out[bucket]) for bucket in np.unique(bucket_of)]
     certified = np.zeros(edits.shape)
-    for rows, ballots, left in parts:
-        certificates = certify(ballots, election=election, spread=left, bound=bound)
+    for rows, ballots, part_spread in parts:
+        certificates = certify(ballots, election=election, spread=part_spread, bound=bound)
         certified += len(rows) / n * certified_accuracy(certificates, labels[rows], edits)
-    right = (array.argmax(axis=2) == labels[:, None])[held_out[places]]
+    correct = (array.argmax(axis=2) == labels[:, None])[held_out[bucket_of]]
     errors = np.sqrt(certified * (1 - certified).clip(0) / n)
-    return Estimate(edits.astype(np.int64), certified, errors, float(right.mean()), n)
+    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n)
 
 
 def _without(
-    array: NDArray[Any], spread: Spread, places: NDArray[Any], bucket: int, kept: NDArray[np.bool_]
+    array: NDArray[Any], spread: Spread, bucket_of: NDArray[Any], bucket: int, kept: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[Any], list[NDArray[np.int64]]]:
-    """One bucket's samples, their scores by the members that it does not reach, and the spread of those members.
+    """Return one bucket's samples, their scores by the members that it does not reach, and the spread of those members.
 
-    The bucket itself stays, reaching nobody, so that radii are capped as before.
+    The bucket stays in the spread without members, so that radii are capped as before.
     """
-    rows, number = np.flatnonzero(places == bucket), np.cumsum(kept) - 1
+    rows, number = np.flatnonzero(bucket_of == bucket), np.cumsum(kept) - 1
     members = [spread.reached([b]) for b in range(spread.n_buckets)]
-    return rows, array[rows][:, kept], [number[own[kept[own]]] for own in members]
+    return rows, array[rows][:, kept], [number[reached[kept[reached]]] for reached in members]
 
 
 def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike) -> Estimate:
@@ -137,9 +137,10 @@ def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike
     partition = classifier.partition_
     buckets = partition.buckets(samples, partition.digests(samples))
     labels, classes = np.asarray(y), classifier.classes_
-    odd = np.flatnonzero(~np.isin(labels, classes))
-    if labels.shape != (len(samples),) or odd.size:
-        got = f"shape {labels.shape}" if labels.shape != (len(samples),) else f"{labels[odd[0]]} for sample {odd[0]}"
+    unknown = np.flatnonzero(~np.isin(labels, classes))
+    if labels.shape != (len(samples),) or unknown.size:
+        bad_shape = labels.shape != (len(samples),)
+        got = f"shape {labels.shape}" if bad_shape else f"{labels[unknown[0]]} for sample {unknown[0]}"
         raise InputError(f"y must be one of the classifier's labels for each of {len(samples)} samples, got {got}")
     codes = np.searchsorted(classes, labels)
     return out_of_part(

@@ -1,7 +1,7 @@
-"""Isolation: what a member must not share with anything that runs beside it.
+"""Isolation: threads and global random state, which a member must not share with anything that runs beside it.
 
-A member is trained and scored on one thread, since sums in another order have other last bits, and with global random
-numbers that follow from its own seed alone.
+A member is trained and scored on one thread, since sums in another order differ in their last bits, and with global
+random numbers that follow from the member's seed alone.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import numpy as np
 from joblib import parallel_config
 from threadpoolctl import ThreadpoolController
 
-# Threads of one process share the global random numbers and the limits on threads: one member at a time has them.
-_alone = threading.RLock()
+# Threads of one process share the global random state and the limits on threads, so one member at a time uses them.
+_lock = threading.RLock()
 
-# What goes wrong with the machine rather than with the samples. No sample may bring a member to vote by its fixed rule
-# on one machine and not on another, so these stop the work.
-ABSURD = 2**40  # bytes of one array
+# Failures of the machine, not of the samples. They must stop the work: if a member voted by its fixed rule instead, it
+# would do so on one machine and not on another.
+TOO_LARGE = 2**40  # bytes of one array, which no machine holds
 ENVIRONMENT = (MemoryError, OSError, ImportError)
 
 
 def seeds_of(random_state: int, member: int, n_seeds: int) -> list[np.random.SeedSequence]:
-    """Return one source of seeds for each fit of a member, from the member's index alone."""
+    """Return one seed sequence for each fit of a member, from the member's index alone."""
     return [np.random.SeedSequence(random_state, spawn_key=(1, member, s)) for s in range(n_seeds)]
 
 
@@ -40,25 +40,25 @@ def _libraries(_n_modules: int) -> ThreadpoolController:
 def one_thread() -> Any:
     """Return a context in which numerical libraries use one thread.
 
-    Looking for libraries is slow, so it is done again only after imports.
+    Finding the loaded libraries is slow, so it is repeated only after imports.
     """
     return _libraries(len(sys.modules)).limit(limits=1)
 
 
 def _torch() -> Any:
-    """Return PyTorch if something has loaded it, else None: it is never imported from here."""
+    """Return PyTorch if it is already loaded, else None."""
     torch = sys.modules.get("torch")
     return torch if hasattr(torch, "get_rng_state") else None
 
 
 def generators() -> int:
-    """Return how many libraries with global random numbers are loaded; it grows when a fit imports one."""
+    """Return how many libraries with a global random state are loaded; a fit may import one more."""
     return 2 + (_torch() is not None)
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Use one thread throughout, and put the global random numbers back afterwards."""
+    """Use one thread throughout, and restore the global random state afterwards."""
     legacy, python, torch = np.random.get_state(), random.getstate(), _torch()  # noqa: NPY002
     on_host = None if torch is None else torch.get_rng_state()
     on_gpus = torch.cuda.get_rng_state_all() if torch is not None and torch.cuda.is_initialized() else None
@@ -75,13 +75,13 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def alone(source: np.random.SeedSequence) -> Iterator[None]:
-    """Give one member all global random numbers, seeded from `source`, and one thread.
+def isolated_member(source: np.random.SeedSequence) -> Iterator[None]:
+    """Give one member exclusive use of the global random state, seeded from `source`, and one thread.
 
-    `undisturbed` puts the random numbers back when all members are done.
+    `undisturbed` restores the random state after all members.
     """
     state = source.generate_state(4)
-    with _alone, one_thread(), parallel_config(backend="sequential"):  # for an n_jobs that is left at None
+    with _lock, one_thread(), parallel_config(backend="sequential"):  # where n_jobs is None
         np.random.seed(state)  # noqa: NPY002
         random.seed(int(state[0]))
         torch = _torch()
@@ -91,10 +91,10 @@ def alone(source: np.random.SeedSequence) -> Iterator[None]:
 
 
 def is_environment(error: Exception) -> bool:
-    """Return whether an error says something about the machine, not about the samples.
+    """Return whether an error is due to the machine, not to the samples.
 
-    An array that no machine could hold is asked for because of a sample, such as a category with the number 10**12.
+    An array that no machine could hold is due to a sample, such as a category with the number 10**12.
     """
-    if isinstance(error, MemoryError) and getattr(error, "_total_size", 0) >= ABSURD:  # NumPy says how much
+    if isinstance(error, MemoryError) and getattr(error, "_total_size", 0) >= TOO_LARGE:  # set by NumPy
         return False
     return isinstance(error, ENVIRONMENT) or type(error).__name__ == "OutOfMemoryError"  # PyTorch's

@@ -1,6 +1,6 @@
-"""Members: one base classifier for each part of the data, and the scores that they give.
+"""Members: base classifiers, each trained on one part of the data, and their scores.
 
-A member is a function of its own samples, its index and the recipe.
+A member is a function of its samples, its index and the estimator's settings.
 """
 
 from __future__ import annotations
@@ -16,58 +16,57 @@ from sklearn.base import clone
 
 from runoff.ballots import Ballots, points
 from runoff.errors import InputError, MemberError
-from runoff.isolation import alone, generators, is_environment
+from runoff.isolation import generators, is_environment, isolated_member
 from runoff.samples import Kinds, Rows, Samples
 
-UNSEEN = -1.0  # below every score that a member gives to a class it has seen
+UNSEEN = -1.0  # below every score of a class that the member has seen
 
-# What estimators inside a member get in place of other settings, under whatever names they are nested. With threads of
-# its own a forest adds its trees' scores in any order, and two calls disagree. Columns for pairs of classes are not
-# scores of classes.
+# Settings that are overridden in every estimator inside a member, however deeply nested. With several threads a forest
+# adds its trees' scores in any order, so that two calls disagree. Columns for pairs of classes are not class scores.
 FIXED = {"n_jobs": 1, "nthread": 1, "num_threads": 1, "thread_count": 1, "decision_function_shape": "ovr"}
 
 
 @dataclass(frozen=True, eq=False)
 class Member:
-    """What one part of the data taught: `n_seeds` fitted estimators, or none where there was nothing to fit."""
+    """A base classifier: `n_seeds` fitted estimators, or none if its part of the data could not be fitted."""
 
     index: int
-    classes: NDArray[Any]  # that it has seen, sorted
-    shares: NDArray[np.float64]  # of its samples, by class
+    classes: NDArray[Any]  # in its part, sorted
+    shares: NDArray[np.float64]  # fraction of its samples per class
     fitted: tuple[Any, ...] = ()
-    kinds: Kinds = ()  # what the columns of its part were, for tables
-    refused: str | None = None  # why its estimator could not learn from its part
+    kinds: Kinds = ()  # of the columns of its part, for tables
+    refused: str | None = None  # why its estimator could not be fitted
 
     def scores(self, samples: Samples, classes: NDArray[Any]) -> NDArray[np.float64]:
-        """Return scores for every class: the mean over the seeds, each from 0 to 1, and -1 for classes unseen.
+        """Return scores for every class: the mean over the seeds, each from 0 to 1, and -1 for unseen classes.
 
-        Where nothing was fitted, and for inputs that the estimator fails on or gives no finite scores for, classes are
-        ranked by their share of the member's samples; then, as always among equals, by index. That is the fixed rule
-        for empty parts, parts of one class, and estimators that refuse a part.
+        If nothing was fitted, and for inputs on which the estimator fails or gives scores that are not finite, classes
+        are ranked by their share of the member's samples, then by index. That is the fixed rule for empty parts, parts
+        of one class, and estimators that cannot be fitted.
         """
         seen = np.tile(self.shares, (len(samples), 1))
         if self.fitted:
-            with alone(np.random.SeedSequence(0, spawn_key=(2, self.index))):
+            with isolated_member(np.random.SeedSequence(0, spawn_key=(2, self.index))):
                 failures: list[str] = []
-                given = self._given(samples, failures)
+                fitted_scores = self._score_or_nan(samples, failures)
             if failures:
                 warnings.warn(
                     f"member {self.index} could not score {len(failures)} of {len(samples)} inputs and votes by its "
-                    f"class shares there: {failures[0]}",
+                    f"class shares for them: {failures[0]}",
                     stacklevel=2,
                 )
-            seen = np.where(np.isfinite(given).all(axis=1, keepdims=True), given, seen)
+            seen = np.where(np.isfinite(fitted_scores).all(axis=1, keepdims=True), fitted_scores, seen)
         if len(self.classes) == len(classes):
             return seen
         scores = np.full((len(samples), len(classes)), UNSEEN)
         scores[:, np.searchsorted(classes, self.classes)] = seen
         return scores
 
-    def _given(self, samples: Samples, failures: list[str]) -> NDArray[np.float64]:
+    def _score_or_nan(self, samples: Samples, failures: list[str]) -> NDArray[np.float64]:
         """Return the scores of the classes seen, NaN for inputs on which the estimator fails.
 
-        A sample that an attacker inserts can bring that about, so it must not end in an error. Which inputs fail is
-        found by halving: one bad input does not take the others' scores with it.
+        An attacker's sample can cause that, so it must not raise. Failing inputs are found by bisection, so that the
+        other inputs keep their scores.
         """
         try:
             return self.try_score(samples)
@@ -80,35 +79,35 @@ class Member:
                 return np.full((1, len(self.classes)), np.nan)
         half = len(samples) // 2
         parts = (np.arange(half), np.arange(half, len(samples)))
-        return np.concatenate([self._given(samples.kept(part), failures) for part in parts])
+        return np.concatenate([self._score_or_nan(samples.select(part), failures) for part in parts])
 
     def try_score(self, samples: Samples) -> NDArray[np.float64]:
-        """Return the mean of the estimators' scores for the classes seen, or raise what they raise."""
-        given = [self._one(estimator, samples.like(self.kinds)) for estimator in self.fitted]
+        """Return the mean of the estimators' scores for the classes seen; their exceptions are not caught."""
+        scores = [self._estimator_scores(estimator, samples.as_inputs(self.kinds)) for estimator in self.fitted]
         expected = (len(samples), len(self.classes))
-        if odd := next((scores.shape for scores in given if scores.shape != expected), None):
-            raise InputError(f"an estimator must give scores of shape {expected}, got {odd}")
-        return given[0] if len(given) == 1 else np.asarray(np.mean(given, axis=0))
+        if unexpected := next((array.shape for array in scores if array.shape != expected), None):
+            raise InputError(f"an estimator must give scores of shape {expected}, got {unexpected}")
+        return scores[0] if len(scores) == 1 else np.asarray(np.mean(scores, axis=0))
 
-    def _one(self, estimator: Any, inputs: Any) -> NDArray[np.float64]:
+    def _estimator_scores(self, estimator: Any, inputs: Any) -> NDArray[np.float64]:
         """Return one estimator's scores for the classes that it has seen."""
         if hasattr(estimator, "predict_proba"):
-            return self._seen(estimator, np.asarray(estimator.predict_proba(inputs), np.float64))
+            return self._seen_columns(estimator, np.asarray(estimator.predict_proba(inputs), np.float64))
         if hasattr(estimator, "decision_function"):
             decision = np.asarray(estimator.decision_function(inputs), np.float64)
             if decision.ndim == 1:
                 decision = np.stack([-decision, decision], axis=1)
-            decision = self._seen(estimator, decision)
+            decision = self._seen_columns(estimator, decision)
             if decision.shape[1] == len(self.classes):
-                lifted = np.exp(decision - decision.max(axis=1, keepdims=True))
-                return np.asarray(lifted / lifted.sum(axis=1, keepdims=True))
-        # A bare label: that class first, the others by their share of the member's samples.
+                powers = np.exp(decision - decision.max(axis=1, keepdims=True))
+                return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        # Only labels: the predicted class first, the others by their share of the member's samples.
         chosen = np.asarray(estimator.predict(inputs))
         scores: NDArray[np.float64] = (chosen[:, None] == self.classes) + 0.5 * self.shares
         return scores
 
-    def _seen(self, estimator: Any, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the columns of the classes seen, of an estimator that was told of more than these."""
+    def _seen_columns(self, estimator: Any, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the columns of the classes seen, from an estimator that knows more classes."""
         known = np.asarray(getattr(estimator, "classes_", self.classes))
         if scores.ndim == 2 and scores.shape[1] == len(known) > len(self.classes):
             return scores[:, [known.tolist().index(label) for label in self.classes.tolist()]]
@@ -121,76 +120,71 @@ def score_member(member: Member, samples: Samples, classes: NDArray[Any]) -> NDA
 
 
 def rank_member(member: Member, samples: Samples, classes: NDArray[Any]) -> Ballots:
-    """Return a member's ballots, (n_inputs, n_classes): a byte where its scores take eight."""
+    """Return a member's ballots, (n_inputs, n_classes), which take an eighth of the memory of its scores."""
     return points(member.scores(samples, classes))
 
 
-class Recipe:
+class MemberEstimator:
     """An unfitted estimator, to be copied for each fit with every `random_state` inside it set.
 
-    `sklearn.base.clone` reads signatures anew each time; a deep copy of one clone is the same and ten times faster.
+    `sklearn.base.clone` reads signatures each time; a deep copy of one clone is equivalent and ten times faster.
     """
 
     def __init__(self, estimator: Any) -> None:
         self.unfitted = clone(estimator)
         params = self.unfitted.get_params(deep=True)
         last = {name: name.split("__")[-1] for name in params}
-        set_otherwise = [name for name, value in params.items() if last[name] in FIXED and value is not None]
-        self.unfitted.set_params(**{name: FIXED[last[name]] for name in set_otherwise})
+        overridden = [name for name, value in params.items() if last[name] in FIXED and value is not None]
+        self.unfitted.set_params(**{name: FIXED[last[name]] for name in overridden})
         self.states = sorted(name for name in params if last[name] == "random_state")
 
     def seeded(self, source: np.random.SeedSequence) -> Any:
         """Return a copy with seeds from `source`."""
-        own = copy.deepcopy(self.unfitted)
+        estimator = copy.deepcopy(self.unfitted)
         states = source.generate_state(max(1, len(self.states)))
         seeds = {name: int(state % 2**31) for name, state in zip(self.states, states, strict=False)}
         if list(seeds) == ["random_state"]:
-            own.random_state = seeds["random_state"]
+            estimator.random_state = seeds["random_state"]
         elif seeds:
-            own.set_params(**seeds)
-        return own
+            estimator.set_params(**seeds)
+        return estimator
 
 
 def fit_member(
-    recipe: Recipe,
-    samples: Samples,
-    labels: NDArray[Any],
-    rows: Rows,
-    member: int,
-    seeds: list[Any],
+    estimator: MemberEstimator, samples: Samples, labels: NDArray[Any], rows: Rows, member: int, seeds: list[Any]
 ) -> Member:
-    """Train one member on its own rows, which come sorted by content.
+    """Train one member on its rows, which are sorted by content.
 
-    Whatever an estimator raises because of these rows, the member then votes by its class shares: one sample can bring
-    that about, and the other members must go on. So does a member that is trained but cannot score its first row.
+    If the estimator raises because of these rows, or cannot score the first of them once it is fitted, the member votes
+    by its class shares: one sample can cause that, and must not stop the other members.
     """
-    own = labels[rows]
-    classes, counts = np.unique(own, return_counts=True)
+    part_labels = labels[rows]
+    classes, counts = np.unique(part_labels, return_counts=True)
     shares = counts / max(1, counts.sum())
     if len(classes) < 2:
         return Member(member, classes, shares)
     loaded, fitted = generators(), []
     try:
         for source in seeds:
-            part = samples.take(rows)  # for each its own: some estimators write to what they are given
+            part = samples.take(rows)  # a copy per fit: some estimators write to their inputs
             kinds = samples.kinds(part)
-            with alone(source):
-                fitted.append(recipe.seeded(source).fit(part, own.copy()))
+            with isolated_member(source):
+                fitted.append(estimator.seeded(source).fit(part, part_labels.copy()))
         trained = Member(member, classes, shares, tuple(fitted), kinds)
-        with alone(seeds[0]):
-            trained.try_score(samples.kept(rows[:1]))
+        with isolated_member(seeds[0]):
+            trained.try_score(samples.select(rows[:1]))
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         if is_environment(error):
             raise MemberError(f"member {member} could not be trained on its {len(rows)} samples: {reason}") from error
         return Member(member, classes, shares, refused=reason)
-    if generators() > loaded:  # a fit imported one more library with random numbers, which nobody had seeded
-        return fit_member(recipe, samples, labels, rows, member, seeds)
+    if generators() > loaded:  # a fit imported a library whose random state was not seeded
+        return fit_member(estimator, samples, labels, rows, member, seeds)
     return trained
 
 
 def default_estimator(kind: str) -> Any:
-    """Logistic regression, with what each kind of samples needs before it, all inside the member."""
+    """Return a logistic regression behind the preprocessing that a kind of samples needs, all inside the member."""
     from sklearn.compose import make_column_selector, make_column_transformer
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.impute import SimpleImputer
@@ -213,5 +207,5 @@ def default_estimator(kind: str) -> Any:
 
 
 def flat(images: NDArray[Any]) -> NDArray[Any]:
-    """Images as rows of numbers."""
+    """Return images as rows of numbers."""
     return images.reshape(len(images), -1)

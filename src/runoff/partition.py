@@ -1,4 +1,4 @@
-"""Partitions: which bucket a sample falls into, and which members learn from a bucket."""
+"""Partitions: the bucket of each sample, and the members that learn from each bucket."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ HASHES = ("content", "pixel-sum")
 
 @dataclass(frozen=True)
 class Partition:
-    """k * d buckets, each spread to d of k * d members: (bucket + offset) mod k * d for d fixed offsets.
+    """A division of samples into k * d buckets, each for d of k * d members: (bucket + offset) mod k * d.
 
-    `d = 1` is DPA: every member has one bucket of its own. `d > 1` is FA: a member sees d buckets, as many samples as
-    with d = 1, in d times as many members.
+    `d = 1` is DPA, with one bucket per member. `d > 1` is FA: a member sees d buckets, as many samples as with d = 1,
+    and there are d times as many members.
     """
 
     n_partitions: int
@@ -37,54 +37,54 @@ class Partition:
     def make(
         cls, n_partitions: int, d: int, seed: int, key: hashing.Key, hash: str | Callable[[Any], Any] = "content"
     ) -> Partition:
-        """Offsets are drawn once from the seed and kept: they are part of what the members are."""
+        """Return a partition whose offsets are drawn from the seed."""
         draw = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         offsets = sorted(int(o) for o in draw.permutation(n_partitions * d)[:d]) if d > 1 else [0]
         return cls(n_partitions, d, tuple(offsets), key, hash)
 
     @property
     def n_members(self) -> int:
-        """As many as there are buckets."""
+        """Number of members, which equals the number of buckets."""
         return self.n_partitions * self.d
 
     @cached_property
     def spread(self) -> NDArray[np.int64]:
-        """Which members learn from each bucket, (n_members, d)."""
+        """The members that learn from each bucket, (n_members, d)."""
         return spreads.cyclic(self.n_members, self.offsets)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Stands for the whole partition, the key included (as a digest). It travels with scores and certificates."""
+        """The SHA-256 of the partition, its key included, which scores and certificates carry."""
         name = self.hash if isinstance(self.hash, str) else f"{self.hash.__module__}.{self.hash.__qualname__}"
         key = hashlib.sha256(b"runoff fingerprint" + self.key).hexdigest()
-        told = json.dumps([self.n_partitions, self.d, list(self.offsets), name, key])
-        return hashlib.sha256(told.encode()).hexdigest()
+        settings = json.dumps([self.n_partitions, self.d, list(self.offsets), name, key])
+        return hashlib.sha256(settings.encode()).hexdigest()
 
     def balance(self, sizes: NDArray[np.int64]) -> str:
-        """How evenly samples fall on members, in words."""
+        """Return a sentence on how evenly samples are divided among members."""
         return (
-            f"{self.n_members} members, each bucket in {self.d}: {sizes.min()} to {sizes.max()} samples a member, "
+            f"{self.n_members} members, each bucket in {self.d}: {sizes.min()} to {sizes.max()} samples per member, "
             f"{sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any"
         )
 
     def digests(self, samples: Samples) -> hashing.Digests:
-        """Each sample's content in 128 bits: what members' samples are sorted by."""
+        """Return a 128-bit digest of each sample's content, by which a member's samples are sorted."""
         return hashing.digests(samples.content(), self.key)
 
     def buckets(self, samples: Samples, digests: hashing.Digests) -> NDArray[np.int64]:
-        """Each sample's bucket, a function of its own content."""
+        """Return each sample's bucket, a function of the sample's content alone."""
         if self.hash == "content":
             values = digests[:, 0]
         elif self.hash == "pixel-sum":
             values = samples.pixel_sums()[:, 0]
         elif callable(self.hash):
-            given = np.asarray(self.hash(samples.data))
-            if given.shape != (len(samples),) or given.dtype.kind not in "iu" or (given < 0).any():
+            values = np.asarray(self.hash(samples.data))
+            if values.shape != (len(samples),) or values.dtype.kind not in "iu" or (values < 0).any():
                 raise InputError(
-                    f"hash must give one whole number, not negative, for each of {len(samples)} samples, got shape "
-                    f"{given.shape} and dtype {given.dtype}"
+                    f"hash must return a non-negative integer for each of {len(samples)} samples, got shape "
+                    f"{values.shape} and dtype {values.dtype}"
                 )
-            values = given.astype(np.uint64)
+            values = values.astype(np.uint64)
         else:
             raise InputError(f"hash must be one of {', '.join(map(repr, HASHES))} or a function, got {self.hash!r}")
         return (values % np.uint64(self.n_members)).astype(np.int64)
@@ -92,28 +92,25 @@ class Partition:
     def rows(
         self, buckets: NDArray[np.int64], digests: hashing.Digests, labels: NDArray[np.int64]
     ) -> list[NDArray[np.int64]]:
-        """Each member's samples, sorted by content, then by label.
-
-        Equal samples are interchangeable, so the order is a function of the set.
-        """
+        """Return each member's samples, sorted by content, then by label: an order that depends on the set alone."""
         order = np.lexsort((labels, digests[:, 1], digests[:, 0])).astype(np.int64)
         by_bucket = np.argsort(buckets[order], kind="stable")
         ends = np.searchsorted(buckets[order][by_bucket], np.arange(self.n_members + 1))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        own = []
+        position = np.empty(len(order), np.int64)
+        position[order] = np.arange(len(order))
+        member_rows = []
         for member in range(self.n_members):
             sources = (member - np.array(self.offsets)) % self.n_members
-            mine = np.concatenate([order[by_bucket[ends[b] : ends[b + 1]]] for b in sources])
-            own.append(mine[np.argsort(place[mine], kind="stable")])
-        return own
+            rows = np.concatenate([order[by_bucket[ends[b] : ends[b + 1]]] for b in sources])
+            member_rows.append(rows[np.argsort(position[rows], kind="stable")])
+        return member_rows
 
     @staticmethod
     def training_sets(rows: list[NDArray[np.int64]], digests: hashing.Digests, codes: NDArray[np.int64]) -> list[str]:
         """Return a SHA-256 of each member's training set: its samples' digests and class codes, in their order.
 
-        It says nothing about the samples to those who do not know the key.
+        It reveals nothing about the samples without the key.
         """
         packed = np.empty((len(codes), 3), "<u8")
         packed[:, :2], packed[:, 2] = digests, codes.astype(np.int64).view(np.uint64)
-        return [hashlib.sha256(packed[own].tobytes()).hexdigest() for own in rows]
+        return [hashlib.sha256(packed[member_rows].tobytes()).hexdigest() for member_rows in rows]

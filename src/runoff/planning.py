@@ -1,4 +1,4 @@
-"""Choosing the number of partitions: what each choice leaves to a member, before training them all."""
+"""Planning: what each number of partitions means for a member, before training all of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sklearn.utils.validation import column_or_1d
 
 from runoff import hashing, samples
 from runoff.isolation import seeds_of, undisturbed
-from runoff.members import Recipe, default_estimator, fit_member
+from runoff.members import MemberEstimator, default_estimator, fit_member
 from runoff.partition import Partition
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One number of partitions, and what it means."""
+    """A number of partitions, and what follows from it."""
 
     n_partitions: int
     samples_per_member: float
@@ -26,8 +26,8 @@ class Choice:
 
     def __str__(self) -> str:
         return (
-            f"n_partitions={self.n_partitions}: {self.samples_per_member:.0f} samples a member, radius at most "
-            f"{self.largest_radius}, members right on about {self.member_accuracy:.0%}"
+            f"n_partitions={self.n_partitions}: {self.samples_per_member:.0f} samples per member, radius at most "
+            f"{self.largest_radius}, member accuracy about {self.member_accuracy:.0%}"
         )
 
 
@@ -40,20 +40,20 @@ def plan(
     members: int = 5,
     random_state: int = 0,
 ) -> list[Choice]:
-    """Compare numbers of partitions on the training data, by training a few members of each; no test labels needed.
+    """Compare numbers of partitions on the training data by training a few members of each; no test labels needed.
 
-    A fifth of the samples, at most 2,000, is held out to judge them. More partitions allow for larger radii, up to
-    about half their number, but leave fewer samples to each member. `spread` changes neither. Choosing by what the data
-    say is outside the guarantee: do it once, on data you trust.
+    A fifth of the samples, at most 2,000, is held out to measure accuracy. More partitions allow larger radii, up to
+    about half their number, but leave fewer samples to each member. `spread` changes neither. A choice based on the
+    data is outside the guarantee: choose once, on data you trust.
 
-    Returns one `Choice` for each number of partitions that leaves a member two samples or more on average.
+    Returns one `Choice` for each number of partitions that leaves a member at least two samples on average.
     """
-    whole, y = samples.of(X), column_or_1d(y)
+    all_samples, y = samples.from_any(X), column_or_1d(y)
     order = np.random.default_rng(random_state).permutation(len(y))
     held_out = min(2000, max(1, len(y) // 5))
     test, train = order[:held_out], np.sort(order[held_out:])
-    part, inputs, classes = whole.kept(train), whole.kept(test), np.unique(y)
-    recipe = Recipe(default_estimator(whole.kind) if estimator is None else estimator)
+    part, inputs, classes = all_samples.select(train), all_samples.select(test), np.unique(y)
+    unfitted = MemberEstimator(default_estimator(all_samples.kind) if estimator is None else estimator)
     choices = []
     for k in n_partitions:
         if len(y) < 2 * k:
@@ -61,10 +61,10 @@ def plan(
         partition = Partition.make(k, 1, random_state, hashing.derived_key(random_state))
         digests = partition.digests(part)
         rows = partition.rows(partition.buckets(part, digests), digests, np.searchsorted(classes, y[train]))
-        right = []
+        accuracies = []
         with undisturbed():
             for m in range(min(members, k)):
-                member = fit_member(recipe, part, y[train], rows[m], m, seeds_of(random_state, m, 1))
-                right.append(np.mean(classes[member.scores(inputs, classes).argmax(axis=1)] == y[test]))
-        choices.append(Choice(int(k), len(y) / k, (int(k) - 1) // 2, float(np.mean(right))))
+                member = fit_member(unfitted, part, y[train], rows[m], m, seeds_of(random_state, m, 1))
+                accuracies.append(np.mean(classes[member.scores(inputs, classes).argmax(axis=1)] == y[test]))
+        choices.append(Choice(int(k), len(y) / k, (int(k) - 1) // 2, float(np.mean(accuracies))))
     return choices

@@ -1,14 +1,14 @@
-"""Samples: the kinds of X that can be certified, and the form in which members see their own rows.
+"""Samples: the kinds of X that can be certified, and the form in which members see their training rows.
 
-A member must not learn anything from other members' samples: not the type that a column got because of them, not their
-categories, not the index or the order. `take` therefore gives rows in a form that depends on those rows alone.
+A member must not learn anything from other members' samples: not the type of a column that depends on them, not their
+categories, not the index or the order. So `take` returns rows in a form that depends on those rows alone.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from runoff import hashing
 from runoff.errors import InputError
 
 Rows = NDArray[np.int64]
-Kinds = tuple[tuple[str, ...] | None, ...]  # of a table's columns: None for numbers, else a member's own categories
+Kinds = tuple[tuple[str, ...] | None, ...]  # per column of a table: None for numbers, else the member's categories
 
 
 class Samples(ABC):
@@ -28,7 +28,7 @@ class Samples(ABC):
 
     def __init__(self, data: Any) -> None:
         self.data = data
-        self._inputs: dict[Any, Any] = {}  # as members see them: most see them alike
+        self._inputs: dict[Any, Any] = {}  # as the last member saw them: most members share one form
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inputs": {}}
@@ -38,44 +38,44 @@ class Samples(ABC):
 
     @abstractmethod
     def content(self) -> Iterable[Any]:
-        """The bytes that stand for each sample."""
+        """Yield the bytes to hash of each sample."""
 
     def pixel_sums(self) -> hashing.Digests:
-        """What the paper's hash reads."""
+        """Return the paper's hash of each sample."""
         return hashing.pixel_sums(np.asarray(self.data))
 
     @abstractmethod
     def take(self, rows: Rows) -> Any:
-        """These rows as a member sees them."""
+        """Return these rows as a member sees them."""
 
     def kinds(self, part: Any) -> Kinds:  # noqa: ARG002
-        """What the columns of a member's part are, where that can differ."""
+        """Return the kinds of the columns of a member's part, for samples whose columns can differ in kind."""
         return ()
 
-    def like(self, kinds: Kinds) -> Any:
-        """All rows as inputs for a member whose part had these kinds of columns: a copy that it may write to."""
+    def as_inputs(self, kinds: Kinds) -> Any:
+        """Return a copy of all rows as inputs for a member whose part had columns of these kinds."""
         if kinds not in self._inputs:
-            self._inputs = {kinds: self._as_inputs(kinds)}
+            self._inputs = {kinds: self._converted(kinds)}
         return copy.copy(self._inputs[kinds]) if self.kind == "texts" else self._inputs[kinds].copy()
 
-    def _as_inputs(self, kinds: Kinds) -> Any:  # noqa: ARG002
+    def _converted(self, kinds: Kinds) -> Any:  # noqa: ARG002
         return self.take(np.arange(len(self)))
 
     @abstractmethod
     def joined(self, other: Samples) -> Samples:
-        """These samples followed by others of the same kind."""
+        """Return these samples followed by others of the same kind."""
 
     @abstractmethod
-    def kept(self, rows: Rows) -> Samples:
-        """Some of these samples, as they came."""
+    def select(self, rows: Rows) -> Samples:
+        """Return some of these samples, unconverted."""
 
     def width(self) -> Any:
-        """What must agree between training samples and inputs."""
+        """Return what must be equal for training samples and inputs: shape or column names."""
         return self.data.shape[1:]
 
 
 class Dense(Samples):
-    """Numbers: (n, features), or images (n, height, width, ...). Members see float64."""
+    """An array of numbers, (n, features) or (n, height, width, ...). Members see float64."""
 
     kind = "dense"
 
@@ -88,12 +88,12 @@ class Dense(Samples):
     def joined(self, other: Samples) -> Dense:
         return Dense(np.concatenate([self.data, other.data]))
 
-    def kept(self, rows: Rows) -> Dense:
+    def select(self, rows: Rows) -> Dense:
         return Dense(self.data[rows])
 
 
 class Resized(Dense):
-    """Images that were resized to one size: the hash reads what they were before, by digests and sums of pixels."""
+    """Images resized to one size, hashed by the digests and pixel sums of the original images."""
 
     def __init__(self, data: Any, original_digests: NDArray[np.uint8], original_sums: NDArray[np.int64]) -> None:
         super().__init__(data)
@@ -107,19 +107,19 @@ class Resized(Dense):
 
     def joined(self, other: Samples) -> Resized:
         if not isinstance(other, Resized):
-            raise InputError("samples that were resized can only be joined with others that were, too")
+            raise InputError("resized samples can only be joined with resized samples")
         return Resized(
             np.concatenate([self.data, other.data]),
             np.concatenate([self.original_digests, other.original_digests]),
             np.concatenate([self.original_sums, other.original_sums]),
         )
 
-    def kept(self, rows: Rows) -> Resized:
+    def select(self, rows: Rows) -> Resized:
         return Resized(self.data[rows], self.original_digests[rows], self.original_sums[rows])
 
 
 class Sparse(Samples):
-    """A sparse matrix. Stored zeros and the order of entries do not matter."""
+    """A sparse matrix. Stored zeros and the order of entries are ignored."""
 
     kind = "sparse"
 
@@ -137,23 +137,23 @@ class Sparse(Samples):
             yield width + columns[start:end].tobytes() + values[start:end].tobytes()
 
     def take(self, rows: Rows) -> Any:
-        own = self.data[rows].astype(np.float64)
-        own.data = hashing.plain_floats(own.data)
-        if max(own.nnz, *own.shape) < 2**31:  # whether the whole matrix needs wider indices is up to others' samples
-            own.indices, own.indptr = own.indices.astype(np.int32), own.indptr.astype(np.int32)
-        return own
+        part = self.data[rows].astype(np.float64)
+        part.data = hashing.plain_floats(part.data)
+        if max(part.nnz, *part.shape) < 2**31:  # the full matrix may have wider indices because of other samples
+            part.indices, part.indptr = part.indices.astype(np.int32), part.indptr.astype(np.int32)
+        return part
 
     def joined(self, other: Samples) -> Sparse:
         from scipy import sparse
 
         return Sparse(sparse.vstack([self.data, other.data], format="csr"))
 
-    def kept(self, rows: Rows) -> Sparse:
+    def select(self, rows: Rows) -> Sparse:
         return Sparse(self.data[rows])
 
 
 class Texts(Samples):
-    """A sequence of texts. Members see them in Unicode's composed form."""
+    """A sequence of strings. Members see them in Unicode's composed form."""
 
     kind = "texts"
 
@@ -169,12 +169,12 @@ class Texts(Samples):
     def joined(self, other: Samples) -> Texts:
         return Texts([*self.data, *other.data])
 
-    def kept(self, rows: Rows) -> Texts:
+    def select(self, rows: Rows) -> Texts:
         return Texts(self.data[rows])
 
 
 class Frame(Samples):
-    """A pandas DataFrame. Members see float64 where all their own values are numbers, else categories of their own."""
+    """A pandas DataFrame. In a member's rows, a column of numbers is float64, any other column is categorical."""
 
     kind = "table"
 
@@ -186,7 +186,7 @@ class Frame(Samples):
 
     @staticmethod
     def _row(values: tuple[Any, ...]) -> Any:
-        """A row of numbers is hashed as in an array, whatever other rows hold."""
+        """Return the bytes of a row; a row of numbers is hashed as in an array, whatever other rows hold."""
         cells = [hashing.cell(value) for value in values]
         if all(cell[:1] in (b"-", b"f") for cell in cells):
             numbers = [_number(value) for value in values]
@@ -194,14 +194,14 @@ class Frame(Samples):
         return b"\xff" + b"".join(cells)
 
     def take(self, rows: Rows) -> Any:
-        own = self.data.iloc[rows]
-        return self._typed(own, [None if _is_number(own.iloc[:, c]) else () for c in range(own.shape[1])])
+        part = self.data.iloc[rows]
+        return self._typed(part, [None if _is_number(part.iloc[:, c]) else () for c in range(part.shape[1])])
 
     def kinds(self, part: Any) -> Kinds:
         columns = [part.iloc[:, c] for c in range(part.shape[1])]
         return tuple(None if column.dtype == np.float64 else tuple(column.cat.categories) for column in columns)
 
-    def _as_inputs(self, kinds: Kinds) -> Any:
+    def _converted(self, kinds: Kinds) -> Any:
         return self._typed(self.data, kinds)
 
     @staticmethod
@@ -217,8 +217,8 @@ class Frame(Samples):
                 values: Any = hashing.plain_floats(numbers)
             else:
                 texts = [_category(value) for value in column.tolist()]
-                new = sorted({text for text in texts if text is not None} - set(known))
-                values = pd.Categorical(texts, categories=[*known, *new])
+                unseen = sorted({text for text in texts if text is not None} - set(known))
+                values = pd.Categorical(texts, categories=[*known, *unseen])
             columns[c] = pd.Series(values)
         typed = pd.DataFrame(columns)
         typed.columns = frame.columns
@@ -230,7 +230,7 @@ class Frame(Samples):
         objects = [self.data.astype(object), other.data.astype(object)]
         return Frame(pd.concat(objects, ignore_index=True))
 
-    def kept(self, rows: Rows) -> Frame:
+    def select(self, rows: Rows) -> Frame:
         return Frame(self.data.iloc[rows])
 
     def width(self) -> Any:
@@ -246,12 +246,12 @@ def _is_number(column: Any) -> bool:
 
 
 def _number(value: Any) -> float:
-    """A number, or NaN for whatever is none."""
+    """Return a number, or NaN for any other value."""
     return hashing.as_float(value) if hashing.cell(value)[:1] == b"f" else np.nan
 
 
 def _category(value: Any) -> str | None:
-    """A value of a column that is not all numbers, as text; equal numbers give equal texts."""
+    """Return a value of a categorical column as a string; equal numbers give equal strings."""
     kind = hashing.cell(value)[:1]
     if kind == b"-":
         return None
@@ -261,8 +261,8 @@ def _category(value: Any) -> str | None:
     return hashing.as_moment(value) if kind == b"t" else hashing.plain_text(str(value))
 
 
-def of(X: Any) -> Samples:
-    """The samples of X: a numeric array, a sparse matrix, a DataFrame, or texts."""
+def from_any(X: Any) -> Samples:
+    """Return the samples of X: a numeric array, a sparse matrix, a DataFrame, or strings."""
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         return Frame(X)
     if hasattr(X, "tocsr"):
@@ -271,9 +271,9 @@ def of(X: Any) -> Samples:
     if array.ndim == 1 and len(array) and all(isinstance(text, str) for text in array):
         return Texts(array)
     if array.dtype.kind == "O":
-        array = array.astype(np.float64)  # numbers kept as objects; anything else is not for an array
+        array = array.astype(np.float64)  # raises for anything but numbers
     if array.dtype.kind not in "biuf":
-        raise InputError(f"X must hold numbers, got dtype {array.dtype}: use a DataFrame for tables of mixed kinds")
+        raise InputError(f"X must hold numbers, got dtype {array.dtype}: use a DataFrame for columns of mixed types")
     return Dense(array)
 
 
@@ -281,3 +281,13 @@ def _array(X: Sequence[Any]) -> NDArray[Any]:
     if isinstance(X, (list, tuple)) and X and isinstance(X[0], str):
         return np.array(X, dtype=object)
     return np.asarray(X)
+
+
+def find_copies(wanted: Iterable[Hashable], existing: Iterable[Hashable]) -> Rows:
+    """Return the position of each wanted item among the existing ones, each used once; -1 for items without a match."""
+    wanted = list(wanted)
+    positions: dict[Hashable, list[int]] = {item: [] for item in wanted}
+    for i, item in enumerate(existing):
+        if item in positions:
+            positions[item].append(i)
+    return np.array([positions[item].pop() if positions[item] else -1 for item in wanted], np.int64)

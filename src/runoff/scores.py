@@ -1,4 +1,4 @@
-"""Scores of an ensemble: checked, and read in blocks of a few megabytes whatever holds them."""
+"""Scores of an ensemble: validated, and read in blocks of a few megabytes from any source."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ BLOCK_BYTES = 16 * 2**20
 class Scores:
     """Members' scores, (n_inputs, n_members, n_classes), with the spread that the members were trained with.
 
-    It goes to `runoff.certify` like an array, and brings its spread along: another one is refused.
+    `runoff.certify` takes it like an array, uses its spread, and rejects any other.
     """
 
     values: NDArray[np.floating[Any]]
     spread: NDArray[np.int64] = field(repr=False)
     fingerprint: str
-    classes_fixed: bool = True  # whether the labels were fixed beforehand: `certify` needs that
+    classes_fixed: bool = True  # whether the labels were fixed beforehand, which `certify` requires
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
@@ -34,7 +34,7 @@ class Scores:
         return len(self.values)
 
     def __getitem__(self, inputs: Any) -> Scores:
-        """The scores of some inputs."""
+        """Return the scores of some inputs."""
         values = self.values[inputs].reshape(-1, *self.values.shape[1:])
         return Scores(values, self.spread, self.fingerprint, self.classes_fixed)
 
@@ -61,7 +61,7 @@ def blocks_of(scores: Any) -> Iterator[NDArray[Any]]:
 
 
 def checked_scores(scores: Any, name: str = "scores") -> NDArray[Any]:
-    """Scores as an array (n_samples, n_members, n_classes) of real numbers."""
+    """Return scores as an array (n_samples, n_members, n_classes) of real numbers, or raise InputError."""
     try:
         array = np.asarray(scores)
     except ValueError as error:
@@ -83,7 +83,7 @@ def checked_scores(scores: Any, name: str = "scores") -> NDArray[Any]:
 
 
 def check_finite(block: NDArray[Any], start: int) -> None:
-    """Refuse NaN and infinite scores by name; `start` is the block's first input."""
+    """Raise InputError at the first NaN or infinite score; `start` is the block's first input."""
     if block.dtype.kind == "f" and not np.isfinite(block).all():
         i, j, c = (int(k) for k in np.argwhere(~np.isfinite(block))[0])
         raise InputError(
@@ -98,11 +98,11 @@ def _cut(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     for start in range(0, len(array), rows):
         yield array[start : start + rows]
         if pages is not None:
-            pages.madvise(mmap.MADV_DONTNEED)  # what was read stays in the page cache, not in this process
+            pages.madvise(mmap.MADV_DONTNEED)  # the data stay in the page cache, but leave this process
 
 
 def _mapped(array: NDArray[Any]) -> mmap.mmap | None:
-    """The memory map under an array that `numpy.load(mmap_mode="r")` made: its pages can be dropped and read again."""
+    """Return the memory map of an array from `numpy.load(mmap_mode="r")`, whose pages can be dropped; else None."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and base.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):

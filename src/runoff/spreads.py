@@ -1,4 +1,4 @@
-"""Spreads: which members train on each bucket."""
+"""Spreads: the members that train on each bucket."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from runoff.errors import InputError
 
 
 def cyclic(n_buckets: int, offsets: ArrayLike) -> NDArray[np.int64]:
-    """The spread of Finite Aggregation: bucket b reaches members (b + offset) mod n_buckets, one per offset."""
+    """Return the spread of Finite Aggregation: bucket b reaches members (b + offset) mod n_buckets, one per offset."""
     return (np.arange(n_buckets)[:, None] + np.asarray(offsets, dtype=np.int64)) % n_buckets
 
 
 def disjoint(n_members: int) -> "Spread":
-    """Each member with one bucket of its own."""
-    return Spread.of(cyclic(n_members, [0]), n_members)
+    """Return the spread in which bucket b reaches member b alone."""
+    return Spread.from_any(cyclic(n_members, [0]), n_members)
 
 
 class Reach(NamedTuple):
@@ -28,14 +28,14 @@ class Reach(NamedTuple):
     members: NDArray[np.int32]
     buckets_at: NDArray[np.int32]
     buckets: NDArray[np.int32]
-    offsets: NDArray[np.int32]  # bucket b reaches (b + offset) mod n_buckets; empty where the spread is no such cycle
-    largest: int  # members in the largest bucket
-    n_unreached: int  # members that no bucket reaches
+    offsets: NDArray[np.int32]  # bucket b reaches (b + offset) mod n_buckets; empty if the spread is not cyclic
+    largest: int  # number of members of the largest bucket
+    n_unreached: int  # number of members that no bucket reaches
 
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A checked spread in the two directions it is read: CSR arrays of members by bucket and of buckets by member."""
+    """A validated spread in both directions: CSR arrays of each bucket's members and of each member's buckets."""
 
     n_buckets: int
     n_members: int
@@ -45,12 +45,11 @@ class Spread:
     buckets: NDArray[np.int32]
 
     @classmethod
-    def of(cls, spread: Any, n_members: int) -> "Spread":
-        """Check a spread for `n_members` members.
+    def from_any(cls, spread: Any, n_members: int) -> "Spread":
+        """Validate a spread for `n_members` members.
 
-        Takes an integer array (n_buckets, d); a sequence of sequences, one per bucket, of any lengths; or a boolean
-        array (n_buckets, n_members) that says who is reached by whom. The last two can say that a bucket reaches
-        nobody.
+        `spread` is an integer array (n_buckets, d); a sequence with the members of each bucket, of any lengths; or a
+        boolean array (n_buckets, n_members). In the last two, a bucket may reach no member.
         """
         if isinstance(spread, cls):
             if spread.n_members != n_members:
@@ -76,7 +75,7 @@ class Spread:
         if twice.size:
             at = twice[0]
             raise InputError(
-                "spread must name a member at most once in a bucket, got member "
+                "spread must name a member at most once per bucket, got member "
                 f"{members[at]} twice in bucket {rows[at]}"
             )
         by_member = np.lexsort((rows, members))
@@ -90,7 +89,7 @@ class Spread:
         )
 
     def reached(self, buckets: ArrayLike) -> NDArray[np.int64]:
-        """The members that any of these buckets reaches, sorted, each once."""
+        """Return the members that any of these buckets reaches, sorted and without duplicates."""
         chosen = [
             self.members[self.members_at[b] : self.members_at[b + 1]] for b in np.asarray(buckets, dtype=np.int64)
         ]
@@ -98,24 +97,24 @@ class Spread:
 
     @cached_property
     def largest(self) -> int:
-        """Members in the largest bucket."""
+        """Number of members of the largest bucket."""
         return int(np.diff(self.members_at).max())
 
     @cached_property
     def n_unreached(self) -> int:
-        """Members that no bucket reaches."""
+        """Number of members that no bucket reaches."""
         return int((np.diff(self.buckets_at) == 0).sum())
 
     @cached_property
     def one_to_one(self) -> NDArray[np.int64] | None:
-        """The bucket of each member where every bucket reaches one member of its own, else None."""
+        """The bucket of each member if buckets and members correspond one to one, else None."""
         if self.n_buckets != self.n_members or self.largest != 1 or self.n_unreached:
             return None
         return self.buckets.astype(np.int64)
 
     @cached_property
     def offsets(self) -> NDArray[np.int32]:
-        """The offsets of a cyclic spread; empty where it is none."""
+        """The offsets of a cyclic spread; empty if the spread is not cyclic."""
         n, d = self.n_buckets, self.largest
         none = np.empty(0, np.int32)
         if n != self.n_members or len(self.members) != n * d or d == 0:
@@ -126,16 +125,9 @@ class Spread:
 
     @cached_property
     def reach(self) -> Reach:
-        """The same for the kernels."""
-        return Reach(
-            self.members_at,
-            self.members,
-            self.buckets_at,
-            self.buckets,
-            self.offsets,
-            self.largest,
-            self.n_unreached,
-        )
+        """The spread as the kernels read it."""
+        csr = (self.members_at, self.members, self.buckets_at, self.buckets)
+        return Reach(*csr, self.offsets, self.largest, self.n_unreached)
 
 
 def _starts(sizes: NDArray[Any]) -> NDArray[np.int32]:
@@ -143,17 +135,17 @@ def _starts(sizes: NDArray[Any]) -> NDArray[np.int32]:
 
 
 def _listed(spread: Any, n_members: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Bucket sizes and the members of all buckets one after the other."""
+    """Return the size of each bucket, and the members of all buckets in one array."""
     expected = "spread must be an integer array (n_buckets, d)"
     if not isinstance(spread, np.ndarray) and isinstance(spread, Sequence) and not isinstance(spread, str):
         if not all(isinstance(bucket, Iterable) and not isinstance(bucket, str) for bucket in spread):
-            raise InputError(f"{expected} or a sequence of members for each bucket, got {spread!r:.80}")
+            raise InputError(f"{expected} or a sequence of members per bucket, got {spread!r:.80}")
         buckets = []
         for b, bucket in enumerate(spread):
             try:
                 buckets.append(np.asarray(bucket))
             except (ValueError, OverflowError):
-                raise InputError(f"{expected} or a sequence of members for each bucket, got {bucket!r:.80}") from None
+                raise InputError(f"{expected} or a sequence of members per bucket, got {bucket!r:.80}") from None
             if buckets[b].ndim != 1 or (buckets[b].size and buckets[b].dtype.kind not in "iu"):
                 got = f"shape {buckets[b].shape} and dtype {buckets[b].dtype}"
                 raise InputError(f"{expected} or a boolean array (n_buckets, n_members), got bucket {b} of {got}")

@@ -137,7 +137,7 @@ class Spreads(Reader):
     def read(self) -> Any:
         given = self.given
         plain = [list(b) for b in given] if isinstance(given, (list, tuple)) and _plain(given) else None
-        spread = Spread.of(given, 6)
+        spread = Spread.from_any(given, 6)
         members = [spread.members[a:b].tolist() for a, b in zip(spread.members_at, spread.members_at[1:], strict=False)]
         if plain is not None and members != [sorted(bucket) for bucket in plain]:
             raise AssertionError(f"{given} was read as {members}")

@@ -238,6 +238,6 @@ def _untouched(classifier: Any, X: Any, y: Any, new_X: Any, new_y: Any) -> Any:
         return members
     from runoff import samples
 
-    placed = samples.of(np.array([row[:-1] for row in changed]))
+    placed = samples.from_any(np.array([row[:-1] for row in changed]))
     buckets = classifier.partition_.buckets(placed, classifier.partition_.digests(placed))
     return np.setdiff1d(members, classifier.partition_.spread[buckets])

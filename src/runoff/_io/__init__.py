@@ -1,1 +1,1 @@
-"""Files and locks: read without trusting them, written whole or not at all."""
+"""Input and output: untrusted files, atomic writes, locks, manifests, progress bars."""

@@ -1,4 +1,4 @@
-"""Directories that appear under their name only when they are complete and on disk."""
+"""Directories that take their name only when they are complete and on disk."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from runoff._io.locks import try_lock
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
     """Create a temporary directory beside `path` that takes its name when it is complete and on disk."""
-    taken = f"{path} already exists: save to a new directory, or remove it first"
+    message = f"{path} already exists: save to a new directory, or remove it first"
     if path.exists():
-        raise FileExistsError(taken)
+        raise FileExistsError(message)
     with _temporary_directory(path) as folder:
         try:
             yield folder
@@ -33,7 +33,7 @@ def new_directory(path: Path) -> Iterator[Path]:
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise FileExistsError(taken) from None  # another process was faster
+                raise FileExistsError(message) from None  # another process created it first
             raise
 
 
@@ -41,16 +41,16 @@ def new_directory(path: Path) -> Iterator[Path]:
 def _temporary_directory(path: Path) -> Iterator[Path]:
     """Create a temporary directory beside `path`, locked while it is written.
 
-    A kill releases the lock, so the next call can tell which directories are abandoned, and removes them first.
+    A kill releases the lock, so that the next call can tell abandoned directories and remove them.
     """
     _remove_abandoned(path)
     while True:
         folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED))
         try:
             descriptor = os.open(folder, os.O_RDONLY)
-        except FileNotFoundError:  # another process took it for abandoned before it was locked
+        except FileNotFoundError:  # another process removed it as abandoned before it was locked
             continue
-        except PermissionError:  # a system that cannot open directories, and so cannot lock them
+        except PermissionError:  # this system cannot open directories, and so cannot lock them
             yield folder
             return
         try:
@@ -63,10 +63,10 @@ def _temporary_directory(path: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove the temporary directories for `path` that a kill left beside it, but none that is still being written."""
-    ours = re.compile(rf"{re.escape(f'.{path.name}.')}[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
+    """Remove temporary directories that killed processes left beside `path`, but none that is still being written."""
+    pattern = re.compile(rf"{re.escape(f'.{path.name}.')}[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
     for folder in sorted(path.parent.iterdir()) if path.parent.is_dir() else []:
-        if not ours.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
+        if not pattern.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
             continue
         with suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Files: arrays read without trusting them, results written whole or not at all."""
+"""Files: untrusted arrays, digests, and writes that complete or leave no trace."""
 
 import errno
 import hashlib
@@ -19,20 +19,20 @@ from runoff.errors import InputError
 
 VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the .npy format
 
-LARGEST = 2**33  # bytes of one file that is read or hashed: what claims more is damaged, or a trap
+LARGEST = 2**33  # bytes of one file; larger ones are rejected as damaged or hostile
 CHUNK = 2**20
 
 UNFINISHED = ".runoff-tmp"  # suffix of temporary files and directories
 _TEMPORARY = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)  # as tempfile.mkstemp names them
 
-# What a system says that cannot sync a directory. Any other error is one.
+# Errors of systems that cannot sync directories, which are ignored.
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 
 
 def open_regular(path: str | Path) -> IO[bytes]:
-    """Open a file for reading, if it is a regular one: opening a named pipe would wait for a writer forever."""
-    waits = getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, os.O_RDONLY | waits | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
+    """Open a regular file for reading; anything else is an OSError, since opening a named pipe could block forever."""
+    nonblocking = getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, os.O_RDONLY | nonblocking | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
@@ -40,7 +40,7 @@ def open_regular(path: str | Path) -> IO[bytes]:
 
 
 def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
-    """Return the content of a regular file that has at most `most` bytes."""
+    """Return the content of a regular file of at most `most` bytes."""
     with open_regular(path) as file:
         _check_size(file, path, most)
         return file.read()
@@ -59,13 +59,13 @@ def sha256_of(path: str | Path) -> str:
 def _check_size(file: IO[bytes], path: str | Path, most: int) -> None:
     size = os.fstat(file.fileno()).st_size
     if size > most:
-        raise OSError(errno.EFBIG, f"{size} bytes, and at most {most} are read", os.fspath(path))
+        raise OSError(errno.EFBIG, f"{size} bytes, more than the limit of {most}", os.fspath(path))
 
 
 def open_array(path: str | Path) -> NDArray[Any]:
-    """Memory-map a .npy file of plain numbers, after checking that all of it is there. Never unpickles."""
+    """Memory-map a .npy file of plain numbers, after checking that it is complete. Never unpickles."""
     path = Path(path)
-    foreign = f"{path} must be a .npy file as numpy.save writes it, got something else"
+    not_npy = f"{path} must be a .npy file as numpy.save writes it, got something else"
     try:
         with open_regular(path) as file:
             shape, _, dtype = read_header(file)
@@ -73,13 +73,13 @@ def open_array(path: str | Path) -> NDArray[Any]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise InputError(foreign) from None
+        raise InputError(not_npy) from None
     if dtype.hasobject:
         raise InputError(f"{path} must hold numbers, got pickled objects, which are never loaded: save a plain array")
     if dtype.subdtype is not None or dtype.names is not None:
         raise InputError(f"{path} must hold numbers, got records ({dtype}): save a plain array")
     if not dtype.itemsize:
-        raise InputError(f"{path} must hold numbers, got values of no bytes: save a plain array")
+        raise InputError(f"{path} must hold numbers, got values of zero bytes: save a plain array")
     expected = start + dtype.itemsize * int(np.prod(shape, dtype=object))
     if size < expected:
         raise InputError(
@@ -89,15 +89,15 @@ def open_array(path: str | Path) -> NDArray[Any]:
         mapped: NDArray[Any] = (
             np.empty(shape, dtype) if 0 in shape else np.load(path, mmap_mode="r", allow_pickle=False)
         )
-    except (ValueError, OverflowError):  # more dimensions, or larger ones, than an array can have
-        raise InputError(foreign) from None
+    except (ValueError, OverflowError):  # more or larger dimensions than an array can have
+        raise InputError(not_npy) from None
     return mapped
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """The shape of a .npy file's array, whether it is in Fortran order, and its dtype.
+    """Return the shape of a .npy file's array, whether it is in Fortran order, and its dtype.
 
-    A header that NumPy would not have written is a ValueError.
+    Raises InputError for a header that NumPy would not write.
     """
     try:
         version = npy.read_magic(file)
@@ -105,7 +105,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         shape, fortran, dtype = read(file)
     except (OSError, MemoryError):
         raise
-    except Exception as error:  # a header is Python source to NumPy, and breaks in as many ways
+    except Exception as error:  # NumPy parses a header as Python source, which can raise almost anything
         raise InputError(f"it has a damaged header ({type(error).__name__})") from None
     if version not in VERSIONS or not all(type(n) is int and n >= 0 for n in shape):
         raise InputError(f"it has a header of version {version} and shape {shape}")
@@ -114,12 +114,12 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 @contextmanager
 def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """A file that appears under its name only when it is complete and on disk."""
+    """Open a new file for writing that takes its name only when it is complete and on disk."""
     path = Path(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
-    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
+    options: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
     try:
-        with os.fdopen(descriptor, **how) as file:
+        with os.fdopen(descriptor, **options) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -129,14 +129,14 @@ def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]
         Path(temporary).replace(path)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = os.fspath(path)  # a full disk does not say of which file
+            error.filename = os.fspath(path)  # the error of a full disk does not name the file
         Path(temporary).unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
 
 
 def sync_file(path: Path) -> None:
-    """Put a file's content on disk."""
+    """Flush the content of a file to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -145,7 +145,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(folder: Path) -> None:
-    """Put on disk what was renamed in a directory, where the system can: a file may be synced and its name not."""
+    """Flush renames in a directory to disk, if the system can: syncing a file does not sync its name."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -158,19 +158,18 @@ def sync_directory(folder: Path) -> None:
 
 
 def leftovers(folder: str | Path) -> list[Path]:
-    """The temporary files that `written_whole` left in a folder, itself only, when it was killed.
+    """Return the temporary files that killed calls of `written_whole` left directly in a folder.
 
-    They look the same while they are being written: only who knows that nobody writes there may delete them. A folder
-    that is a link has none: what it leads to is somebody else's.
+    They look the same while they are being written, so delete them only if no process writes to the folder. A linked
+    folder has none: its target may belong to somebody else.
     """
     folder = Path(folder)
     if folder.is_symlink() or not folder.is_dir():
         return []
-    found = [f for f in folder.iterdir() if _TEMPORARY.fullmatch(f.name) and f.is_file() and not f.is_symlink()]
-    return sorted(found)
+    return sorted(f for f in folder.iterdir() if _TEMPORARY.fullmatch(f.name) and f.is_file() and not f.is_symlink())
 
 
 def write_array(path: str | Path, array: NDArray[Any]) -> None:
-    """A .npy file of plain numbers, whole or not at all."""
+    """Write a .npy file of plain numbers, completely or not at all."""
     with written_whole(path, binary=True) as file:
         np.save(file, array, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Locks on directories: one command at a time works on a run."""
+"""Locks on directories, so that one command at a time works on a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import portalocker
 from runoff.errors import BusyError
 
 LOCK = ".lock"
-PATIENCE = 5.0  # seconds to wait for another command that is about to end
+PATIENCE = 5.0  # seconds to wait for another command that is about to finish
 NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -24,8 +24,8 @@ NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
     """Lock a run's directory, which is created if needed, for one command at a time.
 
-    Each command writes the manifest that it read, so two at once would undo each other. A command that mostly reads
-    gets False where it cannot write; it still waits for one that does.
+    Each command rewrites the manifest that it read, so two at once would overwrite each other's changes. With
+    `reading`, yield False if the directory cannot be written; the command still waits for one that writes.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -44,9 +44,9 @@ def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
 
 
 def try_lock(file: IO[bytes] | int, *, shared: bool = False) -> bool:
-    """Lock an open file or directory without waiting; False if another process holds it.
+    """Lock an open file or directory without waiting; return False if another process holds the lock.
 
-    A file system without locks counts as success: there is nothing to wait for.
+    A file system without locks counts as success.
     """
     flags = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
     try:
@@ -59,9 +59,9 @@ def try_lock(file: IO[bytes] | int, *, shared: bool = False) -> bool:
 
 
 def _open_lock_file(path: Path, flags: int) -> IO[bytes]:
-    """Open the lock file, which must be a regular one: a pipe would wait for a reader, a link lead elsewhere."""
-    more = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    descriptor = os.open(path, flags | more, 0o666)
+    """Open the lock file, which must be a regular file: a pipe could block, and a link could lead elsewhere."""
+    more_flags = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    descriptor = os.open(path, flags | more_flags, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))

@@ -15,12 +15,12 @@ from runoff._io.files import read_regular, sha256_of
 from runoff.errors import StorageError
 
 LARGEST_MANIFEST = 2**28  # bytes
-MOST_MEMBERS = 10**6  # that a manifest may claim
+MOST_MEMBERS = 10**6  # that a manifest may list
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What a directory with a manifest holds: the format it names, and the words for it in messages."""
+    """A kind of directory with a manifest: its format, and the words for it in messages."""
 
     format: str
     version: int
@@ -29,19 +29,19 @@ class Kind:
 
 
 def sha256(data: bytes) -> str:
-    """Return the SHA-256 of some bytes, in hexadecimal."""
+    """Return the SHA-256 of some bytes in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sealed(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest with the SHA-256 of its own content, so that a changed byte in it shows, too."""
+    """Return a manifest with the SHA-256 of its content, so that changes to the manifest are detected too."""
     rest = {name: value for name, value in manifest.items() if name != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return {**rest, "digest": sha256(text.encode())}
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest of a directory that is complete, with the SHA-256 of every file in it."""
+    """Write the manifest of a complete directory, with the SHA-256 of every file in it."""
     files = {str(f.relative_to(folder)): sha256_of(f) for f in sorted(folder.rglob("*")) if f.is_file()}
     (folder / "manifest.json").write_text(json.dumps(sealed({**manifest, "files": files}), indent=1))
 
@@ -60,30 +60,30 @@ def read_manifest(path: Path, kind: Kind) -> dict[str, Any]:
         raise StorageError(f"{path} has version {manifest.get('version')!r}, this release reads version {kind.version}")
     files = manifest.get("files")
     if not isinstance(files, dict) or any(Path(f).is_absolute() or ".." in Path(f).parts for f in files):
-        raise StorageError(f"{path} has a manifest that names files outside of it")
+        raise StorageError(f"{path} has a manifest that names files outside the directory")
     return manifest
 
 
 def check_file(path: Path, name: str, digest: str) -> None:
-    """Refuse a file whose content is not the one that the manifest lists."""
+    """Raise StorageError for a file whose content does not match the manifest."""
     try:
-        found = sha256_of(path / name)
+        actual = sha256_of(path / name)
     except UnicodeError:
         raise StorageError(
             f"{path} lists {name!r:.100}, which is not a valid file name: its manifest was altered"
         ) from None
     except OSError as error:
         raise StorageError(f"{path} is incomplete: {name} cannot be read ({error.strerror})") from None
-    if found != digest:
-        raise StorageError(f"{path} was altered or damaged: {name} has another SHA-256 than its manifest says")
+    if actual != digest:
+        raise StorageError(f"{path} was altered or damaged: {name} does not match the SHA-256 in the manifest")
 
 
 def checked_bytes(path: Path, name: str, digest: str) -> bytes:
-    """Return a file's content, if it is the one that the manifest lists."""
+    """Return a file's content if it matches the manifest."""
     check_file(path, name, digest)
     data = read_regular(path / name)
     if sha256(data) != digest:
-        raise StorageError(f"{path} was altered while it was read: {name} has another SHA-256 than its manifest says")
+        raise StorageError(f"{path} was altered while it was read: {name} does not match the SHA-256 in the manifest")
     return data
 
 

@@ -1,4 +1,4 @@
-"""Progress bars on standard error, with the time left."""
+"""Progress bars on standard error, with the remaining time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ log = logging.getLogger("runoff")
 def with_progress(
     items: Iterable[Item], what: str, total: int, *, done: int = 0, show: bool | None = None, unit: str = ""
 ) -> Generator[Item, None, None]:
-    """Yield items while a bar counts them; by default only if standard error is a terminal and warnings are shown.
+    """Yield items while a bar counts them; by default only if standard error is a terminal and warnings are on.
 
-    An item that has a length counts as that many if `unit` names what is counted.
+    If `unit` names what is counted, an item counts as its length.
     """
     if not total or not (sys.stderr.isatty() and log.isEnabledFor(logging.WARNING) if show is None else show):
         yield from items
@@ -37,7 +37,7 @@ def with_progress(
 
 @contextmanager
 def progress_bars(*columns: ProgressColumn) -> Iterator[Progress]:
-    """Show bars on standard error while the block runs, with these columns between the bar and the time left."""
+    """Show bars on standard error while the block runs, with these columns between the bar and the remaining time."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -1,4 +1,4 @@
-"""Digests of source code: what a program computes, without its docstrings, comments and layout."""
+"""Digests of source code that ignore docstrings, comments and layout."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def code_digest(paths: Iterable[Path]) -> str:
-    """Return a SHA-256 of what some Python files and folders compute, the same wherever the package is installed.
+    """Return a SHA-256 of the code of Python files and folders, the same wherever the package is installed.
 
-    Folders are read recursively. A file is identified by its name relative to the folder that was given.
+    Folders are read recursively. A file is identified by its path relative to the folder.
     """
     hashed = hashlib.sha256()
     for path in paths:
@@ -23,10 +23,9 @@ def code_digest(paths: Iterable[Path]) -> str:
 
 
 def canonical(source: str) -> str:
-    """Return the syntax tree of some code as text: two texts are equal if the code computes the same by its form.
+    """Return the syntax tree of some code as a string, without docstrings.
 
-    The text does not depend on Python's version as long as both versions parse the code alike: fields that are empty
-    are left out, since new versions add such fields.
+    Empty fields are left out, since new versions of Python add such fields.
     """
     return "".join(_dumped(ast.parse(source)))
 
@@ -54,5 +53,5 @@ def _dumped(node: object) -> Iterator[str]:
 
 
 def _is_docstring(node: object) -> bool:
-    """Return whether a statement is a text that stands alone, which computes nothing."""
+    """Return whether a statement is a bare string, which computes nothing."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -1,1 +1,1 @@
-"""Compiled with numba: counting ballots, covering gaps with buckets, and the certificates of each election."""
+"""Kernels compiled with numba: counting ballots, covering gaps with buckets, and certifying each election."""

@@ -1,4 +1,4 @@
-"""One way to compile a kernel: numba, without the GIL, its machine code kept on disk where that is possible."""
+"""Compilation of kernels with numba, without the GIL, with a cache on disk where possible."""
 
 import os
 import shutil
@@ -18,15 +18,15 @@ from runoff._io.sources import code_digest
 F = TypeVar("F", bound=Callable[..., Any])
 
 KERNELS = Path(__file__).parent
-ROOM = 64 * 2**20  # bytes that must be free: numba does not survive a disk that fills up while it writes
+FREE_BYTES = 64 * 2**20  # that the disk needs: numba crashes if it fills up during a write
 
 
 def kernel(function: F) -> F:
-    """Compile `function` on first use, and keep the machine code for the next process if it can be kept.
+    """Compile `function` on first use, and cache the machine code for the next process if possible.
 
-    Numba alone would go on using the code of a kernel whose own file is unchanged when a kernel that it calls has
-    changed, as after an upgrade: certificates from a mixture of two versions. So ours are kept under a digest of all
-    kernels, which leaves out docstrings and comments.
+    Numba alone would reuse the code of a kernel whose file is unchanged after a kernel that it calls has changed, as by
+    an upgrade, and certificates would come from a mixture of two versions. So the cache is named by a digest of all
+    kernels, which ignores docstrings and comments.
     """
     directory = _cache_directory()
     options = {"nogil": True, "error_model": "numpy"}
@@ -40,7 +40,7 @@ def kernel(function: F) -> F:
 
 
 def helper(function: F) -> F:
-    """Compile `function` for kernels only: it cannot be called from Python, and so costs less to compile."""
+    """Compile `function` for use in kernels only: without a wrapper for Python it compiles faster."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
     options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -49,14 +49,14 @@ def helper(function: F) -> F:
 
 @cache
 def _cache_directory() -> Path | None:
-    """Find a directory for this version of the kernels: where the user says, beside them, in the user's cache, or None.
+    """Return a cache directory for these kernels: NUMBA_CACHE_DIR, beside the kernels, the user's cache, or None.
 
-    Numba reads what it kept by pickle, so whoever can write there can run code here: only a directory in which nobody
-    else can write or rename anything will do.
+    Numba reads its cache by pickle, so anybody who can write to it can run code in this process. Only a directory in
+    which nobody else can write or rename anything is used.
     """
     name = f"runoff-{code_digest([KERNELS])[:16]}"
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    for parent in [Path(given)] if given else [KERNELS / "__pycache__", platformdirs.user_cache_path()]:
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    for parent in [Path(chosen)] if chosen else [KERNELS / "__pycache__", platformdirs.user_cache_path()]:
         if _writable(parent / name):
             return parent / name
     return None
@@ -65,24 +65,24 @@ def _cache_directory() -> Path | None:
 def _writable(directory: Path) -> bool:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _only_ours(directory):
+        if not _is_private(directory):
             return False
         with tempfile.TemporaryFile(dir=directory):
-            return shutil.disk_usage(directory).free > ROOM
+            return shutil.disk_usage(directory).free > FREE_BYTES
     except (OSError, RuntimeError):
         return False
 
 
-def _only_ours(directory: Path) -> bool:
-    """Return whether nobody but this user and root can put files into a directory, or another one in its place."""
-    if not hasattr(os, "getuid"):  # no such rights on this system
+def _is_private(directory: Path) -> bool:
+    """Return whether only this user and root can write to a directory or replace it."""
+    if not hasattr(os, "getuid"):  # this system has no such permissions
         return True
-    place = directory.resolve()
-    for folder in (place, *place.parents):
+    directory = directory.resolve()
+    for folder in (directory, *directory.parents):
         status = folder.stat()
         others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        # In a sticky directory, such as /tmp, others can add files but not replace ours.
-        shared = others_write and (folder == place or not status.st_mode & stat.S_ISVTX)
+        # In a sticky directory, such as /tmp, others can add files but not replace those of this user.
+        shared = others_write and (folder == directory or not status.st_mode & stat.S_ISVTX)
         if shared or status.st_uid not in (0, os.getuid()):
             return False
     return True

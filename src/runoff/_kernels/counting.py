@@ -1,6 +1,6 @@
-"""Reading one input's ballots: first choices, votes, and who is ranked above whom.
+"""Counts of one input's ballots: first choices, votes, and members that rank one class above another.
 
-`row` is always one input's scores, (n_members, n_classes). A tie in scores ranks the lower class index first, and a
+`row` is one input's scores, (n_members, n_classes). A tie in scores ranks the lower class index first, and a
 tie in votes goes to the lower class index.
 """
 
@@ -11,7 +11,7 @@ from runoff._kernels.compiling import helper, kernel
 
 @helper
 def first_choices(row: Any, first: Any, votes: Any) -> bool:
-    """Fill each member's first choice and each class's votes; False where a score is not finite."""
+    """Fill each member's first choice and each class's votes; return False if a score is not finite."""
     n_members, n_classes = row.shape
     votes[:] = 0
     broken = False
@@ -22,7 +22,7 @@ def first_choices(row: Any, first: Any, votes: Any) -> bool:
             if member[c] > best:
                 best, choice = member[c], c
         for c in range(n_classes):
-            broken |= member[c] - member[c] != 0  # only NaN and the infinities
+            broken |= member[c] - member[c] != 0  # true for NaN and infinities only
         first[j] = choice
         votes[choice] += 1
     return not broken
@@ -30,7 +30,7 @@ def first_choices(row: Any, first: Any, votes: Any) -> bool:
 
 @helper
 def top_two(votes: Any) -> tuple[int, int]:
-    """The two classes with the most votes, the lower index first among equals."""
+    """Return the two classes with the most votes, the lower index first among equals."""
     a, b = 0, 1
     if votes[1] > votes[0]:
         a, b = 1, 0
@@ -44,13 +44,13 @@ def top_two(votes: Any) -> tuple[int, int]:
 
 @helper
 def ranks_above(member: Any, a: int, b: int) -> bool:
-    """Whether a member ranks class a above class b."""
+    """Return whether a member ranks class a above class b."""
     return member[a] > member[b] or (member[a] == member[b] and a < b)
 
 
 @helper
 def count_above(row: Any, a: int, above: Any) -> None:
-    """For every class c, how many members rank a above c (M[a, c]; for c = a, 0)."""
+    """Fill `above` with M[a, c], the number of members that rank a above c, for every class c (0 for a itself)."""
     n_members, n_classes = row.shape
     above[:] = 0
     for j in range(n_members):
@@ -64,14 +64,14 @@ def count_above(row: Any, a: int, above: Any) -> None:
 
 @helper
 def gap(votes: Any, a: int, b: int) -> int:
-    """Definition 3.1: N_a - N_b + [b > a]; a beats b when it is positive."""
+    """Return the gap N_a - N_b + [b > a] (Definition 3.1); a beats b when it is positive."""
     lead: int = votes[a] - votes[b] + (b > a)
     return lead
 
 
 @kernel
 def give_points(rows: Any, out: Any) -> None:
-    """A point for each class ranked below, member by member: faster than sorting where classes are few."""
+    """Fill `out` with a point for each class ranked below: faster than sorting if there are few classes."""
     n_classes = rows.shape[1]
     for j in range(rows.shape[0]):
         for a in range(n_classes):

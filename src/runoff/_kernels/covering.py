@@ -1,4 +1,4 @@
-"""How many buckets an attack needs: the compiled core shared by every election.
+"""Covering problems: the number of buckets that an attack needs, the core shared by every election.
 
 An attack takes over the members that its buckets reach. It succeeds when, for one of the election's threats, every
 row (g, p) of that threat is met: the powers p_j of the taken members sum to at least the gap g. A member counts once
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from runoff._kernels.compiling import helper, kernel
 
-UNREACHABLE = cast(int, np.int64(2**30))  # the cost of what no number of buckets can do; above every number of buckets
-PROVEN, FOUND, UNDECIDED, IMPOSSIBLE = 0, 1, 2, 3  # what `search` says
+UNREACHABLE = cast(int, np.int64(2**30))  # the cost of an impossible threat, above every number of buckets
+PROVEN, FOUND, UNDECIDED, IMPOSSIBLE = 0, 1, 2, 3  # verdicts of `search`
 
 
 def taken(chosen: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The buckets that `search` chose, sorted."""
+    """Return the buckets that `search` chose, sorted."""
     return np.sort(chosen[: np.flatnonzero(chosen == -1)[0]]).astype(np.int64)
 
 
 @helper
 def bucket_sums(power: Any, reach: Any, out: Any) -> None:
-    """Each bucket's power: the sum over its members."""
+    """Fill `out` with each bucket's power, the sum over its members."""
     n = out.shape[0]
     if reach.offsets.shape[0] > 0:
-        # The usual spread is a cycle: adding shifted copies streams through memory, gathering does not.
+        # Adding shifted copies reads a cyclic spread in memory order, which is faster than gathering.
         out[:] = 0
         for o in reach.offsets:
             for b in range(n - o):
@@ -44,9 +44,9 @@ def bucket_sums(power: Any, reach: Any, out: Any) -> None:
 
 @kernel
 def needed(power: Any, gap: int, limit: int, reach: Any, sums: Any, tally: Any) -> int:
-    """Lemma 3.7 and Algorithm 4 (CertFA): the fewest buckets whose powers sum to at least `gap`.
+    """Return the fewest buckets whose powers sum to at least `gap` (Lemma 3.7, Algorithm 4, CertFA), at most `limit`.
 
-    Counts instead of sorting, since powers are small integers. Any cost of `limit` or more is returned as `limit`.
+    It counts instead of sorting, since powers are small integers.
     """
     if gap <= 0:
         return 0
@@ -71,7 +71,7 @@ def needed(power: Any, gap: int, limit: int, reach: Any, sums: Any, tally: Any) 
 
 @helper
 def _best_sum(tally: Any, highest: Any, count: int) -> int:
-    """The sum of the `count` largest values of a tally."""
+    """Return the sum of the `count` largest values of a tally."""
     total = 0
     for value in range(highest, 0, -1):
         here = min(count, tally[value])
@@ -84,15 +84,14 @@ def _best_sum(tally: Any, highest: Any, count: int) -> int:
 
 @kernel
 def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: Any) -> tuple[int, int]:
-    """Look for `size` buckets that meet every row, or prove that there are none, in at most `budget` nodes.
+    """Search for `size` buckets that meet every row, or prove that none exist, in at most `budget` nodes.
 
-    Depth first, include before exclude, always on the bucket with the largest remaining power on the rows that are not
-    yet met. A node is cut when, on some row, what is covered plus the largest
-    remaining powers of as many buckets as are left stays below the gap; remaining powers leave out members already
-    covered. `chosen`, with room for one more than there are buckets, receives them
-    and -1 after the last. Returns PROVEN (no such buckets), FOUND, UNDECIDED (the
-    budget is spent) or IMPOSSIBLE (no number of buckets will do), and the number of nodes visited: the same on every
-    machine, since no clock is read.
+    The search is depth first, includes before it excludes, and branches on the bucket with the largest remaining power
+    on the unmet rows. A node is cut if, on some row, the power covered plus the largest remaining powers of the buckets
+    still to choose stays below the gap; remaining powers leave out members already covered. `chosen`, with one entry
+    more than there are buckets, receives the buckets and -1 after the last. Returns PROVEN (no such buckets), FOUND,
+    UNDECIDED (the budget is spent) or IMPOSSIBLE (no number of buckets suffices), and the number of nodes visited,
+    which is the same on every machine, since no clock is read.
     """
     rows, n_members = powers.shape
     if reach.n_unreached > 0:
@@ -117,7 +116,7 @@ def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: A
 
     covered = np.zeros(rows, np.int32)
     taken_at = np.zeros(n_members, np.int32)  # 1 + depth at which a member was covered, 0 while it is not
-    closed = np.zeros(n_buckets, np.int32)  # 1 where a bucket is taken or left out
+    closed = np.zeros(n_buckets, np.int32)  # 1 if a bucket is included or excluded
     worth = np.zeros(n_buckets, np.int32)
     stack = np.zeros(n_buckets + 1, np.int32)
     included = np.zeros(n_buckets + 1, np.int32)
@@ -183,7 +182,7 @@ def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: A
 
 @helper
 def _cover(power: Any, member: int, left: Any, tally: Any, closed: Any, reach: Any) -> None:
-    """Take `power` away from every bucket that reaches `member` (give it back where it is negative)."""
+    """Subtract `power`, which may be negative, from every bucket that reaches `member`."""
     if power == 0:
         return
     for t in range(reach.buckets_at[member], reach.buckets_at[member + 1]):
@@ -196,7 +195,7 @@ def _cover(power: Any, member: int, left: Any, tally: Any, closed: Any, reach: A
 
 @helper
 def _reopen(bucket: int, left: Any, tallies: Any, closed: Any) -> None:
-    """A bucket that was left out may be taken again."""
+    """Make an excluded bucket available again."""
     closed[bucket] = 0
     for q in range(tallies.shape[0]):
         tallies[q, left[q, bucket]] += 1

@@ -16,7 +16,7 @@ from runoff._kernels.covering import UNREACHABLE
 
 @helper
 def finalists(row: Any, votes: Any, above: Any) -> tuple[int, int]:
-    """Algorithm 1: the winner and the other finalist; fills `above` for the winner."""
+    """Return the winner and the other finalist (Algorithm 1), and fill `above` for the winner."""
     a, b = top_two(votes)
     count_above(row, a, above)
     lead = 2 * above[b] - row.shape[0] + (b > a)
@@ -28,21 +28,21 @@ def finalists(row: Any, votes: Any, above: Any) -> tuple[int, int]:
 
 @helper
 def final_gap(above: Any, n_members: int, w: int, c: int) -> int:
-    """The gap of w over c in round 2, M[w, c] - M[c, w] + [c > w]."""
+    """Return the gap of w over c in round 2, M[w, c] - M[c, w] + [c > w]."""
     lead: int = 2 * above[c] - n_members + (c > w)
     return lead
 
 
 @kernel
 def elimination_cost(g1: int, g2: int) -> int:
-    """Lemma 3.6 in closed form: dp[g1, g2] is the largest of g1/2, g2/2 and (g1 + g2)/3, each rounded up."""
+    """Return dp[g1, g2] of Lemma 3.6 in closed form: the largest of g1/2, g2/2 and (g1 + g2)/3, each rounded up."""
     g1, g2 = max(0, g1), max(0, g2)
     return max((g1 + 1) // 2, (g2 + 1) // 2, (g1 + g2 + 2) // 3)
 
 
 @kernel
 def disjoint(scores: Any, tight: bool, prediction: Any, runner_up: Any, cost: Any) -> int:
-    """One bucket per member: Theorem 3.4 with Lemmas 3.5 and 3.6, or the exact minimum."""
+    """Certify with one bucket per member: Theorem 3.4 with Lemmas 3.5 and 3.6, or the exact minimum."""
     n, n_members, n_classes = scores.shape
     first = np.zeros(n_members, np.int32)
     votes = np.zeros(n_classes, np.int32)
@@ -82,11 +82,11 @@ def disjoint(scores: Any, tight: bool, prediction: Any, runner_up: Any, cost: An
 def beaten_cost(
     row: Any, first: Any, votes: Any, above: Any, w: int, c: int, start: int, limit: int, voters: Any
 ) -> int:
-    """The fewest members that must rank c first and w last for c to win; `limit` where it is that or more.
+    """Return the fewest members that must rank c first and w last for c to win, at most `limit`.
 
-    With X members taken, a class u needs `pay` = N_u - N_c - X + [u < c] of its own voters among them. Members that
-    rank w above c also count in round 2: as many of the paid voters as possible are such, and all the rest.
-    docs/proofs.md shows that this is exact.
+    With X members taken, `pay` = N_u - N_c - X + [u < c] of them must be voters of class u. Members that rank w above c
+    also count in round 2, so as many of the taken members as possible are such. docs/proofs.md proves that this is
+    exact.
     """
     n_members, n_classes = row.shape
     voters[:] = 0  # of each class, those that rank w above c

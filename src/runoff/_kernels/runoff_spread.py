@@ -1,4 +1,4 @@
-"""Compiled certificates of the run-off election with a spread (FA+ROE). Notation as in `_runoff_kernels`."""
+"""Compiled certificates of the run-off election with a spread (FA+ROE). Notation as in `runoff`."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from runoff._kernels.covering import IMPOSSIBLE, PROVEN, UNREACHABLE, needed, se
 from runoff._kernels.plurality import pass_power
 from runoff._kernels.runoff import final_gap, finalists
 
-RIVALS = 3  # how many classes that c must pass enter a `beaten` threat: more only cost time
+RIVALS = 3  # classes ahead of c that enter a `beaten` threat: more would only cost time
 
 
 @kernel
 def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, runner_up: Any, cost: Any) -> int:
-    """Any spread: Theorem 3.4 with Lemmas 3.7 and 3.8; `tight` then takes each threat's rows together, by search."""
+    """Certify any spread: Theorem 3.4 with Lemmas 3.7 and 3.8; `tight` then searches a threat's rows together."""
     n, n_members, n_classes = scores.shape
     n_buckets = reach.members_at.shape[0] - 1
     first = np.zeros(n_members, np.int32)
@@ -43,7 +43,7 @@ def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, r
 
 @helper
 def final_power(row: Any, w: int, c: int, out: Any) -> None:
-    """1 for each member that ranks w above c: taking it over lowers the gap of round 2 by 2."""
+    """Fill `out` with 1 for members that rank w above c, each of which can lower the gap of round 2 by 2."""
     for j in range(row.shape[0]):
         out[j] = ranks_above(row[j], w, c)
 
@@ -62,7 +62,7 @@ def _beaten_spread(
     sums: Any,
     tally: Any,
 ) -> int:
-    """Cert^R2 of Theorem 3.4, with the bound of each class that it did not pass over in `bound` (0 elsewhere)."""
+    """Return Cert^R2 of Theorem 3.4, and fill `bound` with the bound of each class, 0 for those that were skipped."""
     n_members, n_classes = row.shape
     final_power(row, w, s, power)
     best = needed(power, (final_gap(above, n_members, w, s) + 1) // 2, UNREACHABLE, reach, sums, tally)
@@ -92,7 +92,7 @@ def _beaten_spread(
 
 @helper
 def closest(votes: Any, w: int, reach: Any, limit: int, near: Any) -> int:
-    """Fill `near` with the classes that may pass w with fewer than `limit` buckets, by rising gap; how many.
+    """Fill `near` with the classes that may pass w with fewer than `limit` buckets, by rising gap; return their number.
 
     Of the classes without votes only the two lowest can be part of a cheapest pair.
     """
@@ -115,7 +115,7 @@ def closest(votes: Any, w: int, reach: Any, limit: int, near: Any) -> int:
 
 @helper
 def pair_power(first: Any, w: int, c1: int, c2: int, out: Any) -> None:
-    """Lemma 3.8: taking over a member that votes w lowers gap(w, c1) + gap(w, c2) by 3, one that votes none by 1."""
+    """Fill `out` with what taking over each member lowers gap(w, c1) + gap(w, c2) by (Lemma 3.8)."""
     for j in range(first.shape[0]):
         f = first[j]
         out[j] = 1 + 2 * (f == w) - (f == c1) - (f == c2)
@@ -125,10 +125,10 @@ def pair_power(first: Any, w: int, c1: int, c2: int, out: Any) -> None:
 def _eliminated_spread(
     first: Any, votes: Any, w: int, best: int, reach: Any, power: Any, near: Any, sums: Any, tally: Any
 ) -> int:
-    """The smaller of `best` and Cert^R1 of Theorem 3.4.
+    """Return the smaller of `best` and Cert^R1 of Theorem 3.4.
 
-    The gaps are added as they are, as in the proof of Lemma 3.8. Its statement clips each at 0 first, which is wrong
-    when one class beats w already: docs/proofs.md has a case where an attack is cheaper than that.
+    The gaps are added unclipped, as in the proof of Lemma 3.8. Its statement clips each at 0 first, which is wrong if
+    one class already beats w: docs/proofs.md has a cheaper attack.
     """
     count = closest(votes, w, reach, best, near)
     singles = np.zeros(count, np.int32)  # 1v1(w, c), once known
@@ -153,7 +153,7 @@ def _eliminated_spread(
 
 @helper
 def elimination_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any, powers: Any) -> int:
-    """The rows of `eliminated by c1 and c2`: each gap alone and both together are all that it takes; how many."""
+    """Fill the rows of `eliminated by c1 and c2`, which are each gap and their sum; return their number."""
     pass_power(first, w, c1, powers[0])
     pass_power(first, w, c2, powers[1])
     pair_power(first, w, c1, c2, powers[2])
@@ -164,7 +164,7 @@ def elimination_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any
 
 @helper
 def beaten_rows(row: Any, first: Any, votes: Any, above: Any, w: int, c: int, gaps: Any, powers: Any) -> int:
-    """The rows of `beaten by c`: round 2, the rivals furthest ahead of c in round 1, and all added up; how many."""
+    """Fill the rows of `beaten by c`: round 2, the rivals furthest ahead of c, and their sum; return their number."""
     n_members, n_classes = row.shape
     final = final_gap(above, n_members, w, c)
     rows, together = 0, 0
@@ -199,7 +199,7 @@ def beaten_rows(row: Any, first: Any, votes: Any, above: Any, w: int, c: int, ga
 
 @helper
 def _cannot_pass(first: Any, votes: Any, w: int, c: int, reach: Any) -> bool:
-    """Whether some class stays ahead of c in round 1 even when every member that a bucket reaches is taken over."""
+    """Return whether some class stays ahead of c in round 1 even if every member that a bucket reaches is taken."""
     reached = np.zeros(votes.shape[0], np.int32)
     total = 0
     for j in range(first.shape[0]):
@@ -226,7 +226,7 @@ def _raise(
     reach: Any,
     budget: int,
 ) -> int:
-    """Raise the cost as long as search can prove that no threat gets by with `best` buckets."""
+    """Return a higher cost: raise `best` while search proves that no threat succeeds with `best` buckets."""
     n_members, n_classes = row.shape
     n_buckets = reach.members_at.shape[0] - 1
     chosen = np.zeros(n_buckets + 1, np.int32)
@@ -234,7 +234,7 @@ def _raise(
     gaps = np.zeros(RIVALS + 2, np.int32)
     while best <= n_buckets:
         for turn in range(n_classes):
-            c = (s + turn) % n_classes  # s first: it is the usual way to lose
+            c = (s + turn) % n_classes  # s first, since it is the usual threat
             if c == w or bound[c] > best:
                 continue
             g = gap(votes, s, c) if c != s else 0

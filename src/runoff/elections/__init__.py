@@ -1,4 +1,4 @@
-"""Elections: each module of this package but `base` and `votes` is one, under its own name, with its `ELECTION`."""
+"""Elections: every module of this package except `base` and `votes` defines one as `ELECTION`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from runoff.errors import InputError
 if TYPE_CHECKING:
     from runoff.elections.base import Election
 
-SHARED = ("base", "votes")  # what elections are made of
+SHARED = ("base", "votes")
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in SHARED))
-DEFAULT, BASELINE = "runoff", "plurality"  # what `election=` is if not given; what improvements are measured from
+DEFAULT, BASELINE = "runoff", "plurality"  # the default of `election=`; the reference for improvements
 
 
 def get(election: str | Election) -> Election:

@@ -1,4 +1,4 @@
-"""The interface of an election: who wins, what it takes to change that, and how it is displayed."""
+"""The interface of an election: its winner, what can change the winner, and how it is displayed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ class Story(NamedTuple):
     classes: tuple[int, ...]
 
     def describe(self, names: NDArray[Any] | None = None) -> str:
-        """Return the sentence with the classes' names, or their indices where there are no names."""
+        """Return the sentence with the classes' names, or their indices without `names`."""
         return self.text.format(*(c if names is None else names[c] for c in self.classes))
 
 
@@ -42,7 +42,7 @@ class Round(NamedTuple):
     title: str
     caption: str  # what the bars count
     bars: dict[int, int]  # class: count
-    half: bool = False  # whether half of the members decide it, which the chart then marks
+    half: bool = False  # whether half of the members decide it, which the chart marks
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,16 @@ class Threat:
     firsts: Callable[[Members], Members] = field(repr=False)  # the first choice of each taken member
 
     def new_ballots(self, ballots: Ballots, members: Members) -> Ballots:
-        """The ballots that the taken members hand in."""
+        """Return the ballots of the taken members after the attack."""
         return prefer(ballots[members], self.firsts(members), self.last)
 
     def met_by(self, members: Members) -> bool:
-        """Whether taking over these members succeeds this way."""
+        """Return whether taking over these members succeeds this way."""
         return bool((self.powers[:, members].sum(axis=1) >= self.gaps).all())
 
 
 class Election(ABC):
-    """A rule from ballots to a winner, with all that certificates and reports need to know about it.
+    """A rule from ballots to a winner, with what certificates and reports need.
 
     A new election is one subclass in a module of its own: `hold` and `threats` are enough for exact attacks and sound
     radii, and `rounds` for the report. `certify_disjoint` and `certify_spread` may be replaced by compiled versions.
@@ -78,10 +78,10 @@ class Election(ABC):
     ----------
     name : the module's name, which `election=` takes
     label : the name in sentences
-    suffix : what the name of a method ends in, as in DPA+ROE
-    dashes : lengths of dash and space in points for its curves; a solid line where empty
+    suffix : the end of a method's name, as in DPA+ROE
+    dashes : lengths of dash and space in points for its curves; empty for a solid line
     in_paper : whether `bound="paper"` is defined for it
-    reads_rankings : whether anything but first choices counts
+    reads_rankings : whether it reads more than first choices
 
     """
 
@@ -140,11 +140,11 @@ class Election(ABC):
         return -1
 
 
-SEARCH_NODES = 20_000  # when one input is looked at closely
+SEARCH_NODES = 20_000  # for one input, where `certify` has fewer
 
 
 def separate_bound(threat: Threat, reach: Reach) -> int:
-    """The largest of the rows' own costs (Lemma 3.7 for each): sound, and cheap."""
+    """Return the largest cost of a single row (Lemma 3.7): a sound and cheap bound."""
     sums = np.empty(len(reach.members_at) - 1, np.int32)
     tally = np.empty(int(threat.powers.max(initial=0)) * reach.largest + 1, np.int32)
     return max(
@@ -154,7 +154,7 @@ def separate_bound(threat: Threat, reach: Reach) -> int:
 
 
 def threat_cost(threat: Threat, reach: Reach, budget: int) -> int:
-    """A lower bound on the buckets that a threat needs; the cost itself where `budget` nodes decide it."""
+    """Return a lower bound on the buckets that a threat needs; the exact cost if `budget` nodes suffice."""
     cost = separate_bound(threat, reach)
     chosen = np.empty(len(reach.members_at), np.int32)
     while cost < len(reach.members_at):

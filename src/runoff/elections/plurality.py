@@ -1,4 +1,4 @@
-"""Plurality: the class that most members rank first (DPA with one bucket per member, FA with a spread)."""
+"""Plurality: the class that most members rank first wins (DPA with one bucket per member, FA with a spread)."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from runoff.elections.votes import count_votes, describe_votes, first_choices, g
 
 
 class Plurality(Election):
-    """The winner has the most first choices; the runner-up the most among the others."""
+    """The election whose winner has the most first choices; the runner-up has the next most."""
 
     name = "plurality"
     label = "plurality"

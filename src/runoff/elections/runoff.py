@@ -20,7 +20,7 @@ from runoff.elections.votes import (
 
 
 class RunOff(Election):
-    """Algorithm 1 of the paper. The runner-up is the other finalist."""
+    """The run-off election, Algorithm 1 of the paper. The runner-up is the other finalist."""
 
     name = "runoff"
     label = "run-off"
@@ -62,15 +62,15 @@ class RunOff(Election):
 
     @staticmethod
     def _beaten(ballots: Ballots, w: int, c: int) -> Threat:
-        """Class c must beat every class but w in round 1, and w in round 2.
+        """Return the threat that class c beats every class but w in round 1, and w in round 2.
 
-        Nothing serves all of this better than members that rank c first and w last.
+        No ballot serves it better than one that ranks c first and w last.
         """
         votes = count_votes(ballots)
         rows = [(gap(votes, u, c), pass_power(ballots, u, c)) for u in range(len(votes)) if u not in (c, w)]
         rows.append((_final_gap(ballots, w, c), 2 * ranks_above(ballots, w, c).astype(np.int32)))
         open_rows = [(g, p) for g, p in rows if g > 0]
-        if len(open_rows) > 1:  # what must hold for each holds for the sum, which sees them compete for members
+        if len(open_rows) > 1:  # the sum must hold too, and shows that the rows compete for members
             open_rows.append((sum(g for g, _ in open_rows), np.sum([p for _, p in open_rows], axis=0, dtype=np.int32)))
         return Threat(
             how=Story("class {} reaches round 2 and beats class {} there", (c, w)),
@@ -82,14 +82,14 @@ class RunOff(Election):
 
     @staticmethod
     def _eliminated(ballots: Ballots, w: int, c1: int, c2: int) -> Threat:
-        """Classes c1 and c2 must both beat w in round 1. Each alone and their sum (Lemma 3.8) are all that it takes."""
+        """Return the threat that classes c1 and c2 beat w in round 1: each gap and their sum (Lemma 3.8) suffice."""
         votes, first = count_votes(ballots), first_choices(ballots)
         g1, g2 = gap(votes, w, c1), gap(votes, w, c2)
         p1, p2 = pass_power(ballots, w, c1), pass_power(ballots, w, c2)
 
         def firsts(members: Members) -> Members:
-            left = votes - np.bincount(first[members], minlength=len(votes))
-            enough = max(0, gap(left, w, c1))  # c1 gets just what it needs, c2 the rest
+            remaining = votes - np.bincount(first[members], minlength=len(votes))
+            enough = max(0, gap(remaining, w, c1))  # c1 gets what it needs, c2 the rest
             return np.where(np.arange(len(members)) < enough, c1, c2)
 
         return Threat(
@@ -103,11 +103,11 @@ class RunOff(Election):
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
         w = outcome.prediction
         others = [int(c) for c in np.argsort(-count_votes(ballots), kind="stable") if c != w]
-        tries = [(self._beaten(ballots, w, c), self._best_for(ballots, w, c, size)) for c in others]
+        takeovers = [(self._beaten(ballots, w, c), self._best_for(ballots, w, c, size)) for c in others]
         if len(others) > 1:
             voters = np.flatnonzero(first_choices(ballots) == w)[:size]
-            tries.append((self._eliminated(ballots, w, others[0], others[1]), voters))
-        return next(((threat, members) for threat, members in tries if threat.met_by(members)), None)
+            takeovers.append((self._eliminated(ballots, w, others[0], others[1]), voters))
+        return next(((threat, members) for threat, members in takeovers if threat.met_by(members)), None)
 
     @staticmethod
     def _best_for(ballots: Ballots, w: int, c: int, size: int) -> Members:

@@ -39,7 +39,7 @@ def indices(source: Source, names: NDArray[Any]) -> NDArray[np.int64]:
 def elections(source: Source, i: int, methods: Sequence[tuple[int, Certificates]]) -> dict[str, Any]:
     """Return what the page displays of input i, with methods by their numbers."""
     ballots: Ballots = points(np.asarray(source.ballots[i])[None])[0]
-    spread = Spread.of(source.spread, len(ballots))
+    spread = Spread.from_any(source.spread, len(ballots))
     return {
         "i": i,
         "label": int(source.labels[i]),

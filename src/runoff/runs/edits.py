@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from runoff.datasets import Dataset
 from runoff.errors import RunError
-from runoff.samples import Dense, Resized, Samples
+from runoff.samples import Dense, Resized, Rows, Samples, find_copies
 from runoff.torch import inputs
 
 
@@ -35,7 +35,7 @@ def edited(dataset: Dataset, edits: list[tuple[str, NDArray[Any], NDArray[Any]]]
             x, y = np.concatenate([x, images]), np.concatenate([y, labels.astype(np.int64)])
         else:
             keep = np.ones(len(x), bool)
-            keep[_found(x, y, images, labels)] = False
+            keep[_training_rows(x, y, images, labels)] = False
             x, y = x[keep], y[keep]
     return Dense(arranged(x)), y
 
@@ -45,17 +45,11 @@ def arranged(x: NDArray[Any]) -> NDArray[Any]:
     return inputs.images(x, torch.device("cpu"))
 
 
-def _found(x: NDArray[Any], y: NDArray[Any], images: NDArray[Any], labels: NDArray[Any]) -> list[int]:
-    """Where these samples stand, each copy once."""
-    places: dict[tuple[bytes, int], list[int]] = {}
-    wanted = {image.tobytes() for image in images}
-    for i, image in enumerate(x):
-        if (content := image.tobytes()) in wanted:
-            places.setdefault((content, int(y[i])), []).append(i)
-    found = []
-    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
-        left = places.get((image.tobytes(), int(label)))
-        if not left:
-            raise RunError(f"sample {i} to remove (label {label}) is not a training sample, or not that often")
-        found.append(left.pop())
-    return found
+def _training_rows(x: NDArray[Any], y: NDArray[Any], images: NDArray[Any], labels: NDArray[Any]) -> Rows:
+    """Return the training rows of these samples, each copy once."""
+    wanted = ((image.tobytes(), int(label)) for image, label in zip(images, labels, strict=True))
+    rows = find_copies(wanted, ((image.tobytes(), int(label)) for image, label in zip(x, y, strict=True)))
+    if (missing := np.flatnonzero(rows < 0)).size:
+        i = int(missing[0])
+        raise RunError(f"sample {i} to remove (label {labels[i]}) is not a training sample, or not that often")
+    return rows

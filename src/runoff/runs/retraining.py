@@ -148,7 +148,7 @@ class EstimatorMembers(_Loaded):
     def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
         """Train a member on these rows, and give digests of what is stored and of what came out."""
         from runoff.isolation import seeds_of, undisturbed
-        from runoff.members import Recipe, default_estimator, fit_member
+        from runoff.members import MemberEstimator, default_estimator, fit_member
         from runoff.saving import classifiers
 
         classifier = self.classifier
@@ -156,7 +156,8 @@ class EstimatorMembers(_Loaded):
         estimator = default_estimator(samples.kind) if classifier.estimator is None else classifier.estimator
         seeds = seeds_of(classifier._seed, member, classifier._n_seeds)
         with undisturbed():
-            own = fit_member(Recipe(estimator), samples, self._labels(y), np.array(rows, np.int64), member, seeds)
+            unfitted, labels = MemberEstimator(estimator), self._labels(y)
+            own = fit_member(unfitted, samples, labels, np.array(rows, np.int64), member, seeds)
         kept = (self.path / "members" / f"{member:06d}.skops").read_bytes()
         return _skops_parts(kept), _skops_parts(classifiers.member_bytes(own))
 

@@ -1,7 +1,6 @@
-"""A fitted RunoffClassifier as a directory: members by skops, arrays as .npy, a manifest with every file's SHA-256.
+"""Directories of a fitted RunoffClassifier: members by skops, arrays as .npy, a manifest with every file's SHA-256.
 
-Nothing is unpickled. Every file is checked before anything in it is parsed, and a member's file is parsed when that
-member is first used.
+Nothing is unpickled. Every file is checked before it is parsed, and a member's file is parsed on first use.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
 KIND = Kind("runoff classifier", 2, NOUN, REMEDY)
 
-# What the default estimator is made of, beyond what skops trusts by itself.
-OURS = {
+# Types of the default estimator that skops does not trust by itself.
+TRUSTED = {
     "numpy.dtype",
     "numpy.number",
     "runoff.members.flat",
@@ -69,7 +68,7 @@ def member_bytes(member: Member) -> bytes:
 
 
 def versions() -> dict[str, str]:
-    """Return what members follow from beside their samples and settings: with other versions, other last bits."""
+    """Return the versions that members depend on: with other versions, last bits may differ."""
     import scipy
     import sklearn
 
@@ -104,55 +103,55 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
 
 
 def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any:
-    """What a skops file holds, if all its types are trusted."""
+    """Return the content of a skops file if all its types are trusted."""
     sio = _skops()
     data = checked_bytes(path, name, digest)
     try:
         types = set(sio.get_untrusted_types(data=data))
-        unknown = sorted(types - set(trusted) - OURS)
+        unknown = sorted(types - set(trusted) - TRUSTED)
         if not unknown:
             return sio.loads(data, trusted=sorted(types))
     except Exception as error:
         raise StorageError(f"{path / name} cannot be read: {type(error).__name__}: {error!s:.200}") from None
     raise StorageError(
-        f"{path / name} holds types that are not trusted, {', '.join(unknown)}: if they are yours, pass them as "
+        f"{path / name} holds types that are not trusted, {', '.join(unknown)}: if you trust them, pass them as "
         "load(path, trusted=(...))"
     )
 
 
 class LazyMember:
-    """A member on disk, read and checked again when it is first asked."""
+    """A member on disk, read and checked again on first use."""
 
     def __init__(
         self, path: Path, name: str, digest: str, index: int, trusted: tuple[str, ...], classes: NDArray[Any]
     ) -> None:
         self.index = index
-        self._from = (path, name, digest, trusted)
-        self._allowed = classes
+        self._source = (path, name, digest, trusted)
+        self._classes = classes
         self._member: Member | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # not while it is being unpickled by a worker
+        if name.startswith("_"):  # joblib's workers unpickle it before it has attributes
             raise AttributeError(name)
         return getattr(self.member, name)
 
     @property
     def member(self) -> Member:
-        """The member itself."""
+        """The member, read on first access."""
         if self._member is None:
-            state = _parsed(*self._from)
-            where = self._from[0] / self._from[1]
+            state = _parsed(*self._source)
+            file = self._source[0] / self._source[1]
             try:
                 kinds = tuple(None if kind is None else tuple(kind) for kind in state["kinds"])
                 member = Member(int(state["index"]), state["classes"], state["shares"], tuple(state["fitted"]), kinds)
-                fits = member.index == self.index and bool(np.isin(member.classes, self._allowed).all())
+                fits = member.index == self.index and bool(np.isin(member.classes, self._classes).all())
                 fits &= member.classes.ndim == 1 and member.classes.shape == member.shares.shape
                 fits &= member.shares.dtype == np.float64 and bool(np.isfinite(member.shares).all())
             except Exception as error:
                 raise StorageError(
-                    f"{where} cannot be read as a member: {type(error).__name__}: {error!s:.200}"
+                    f"{file} cannot be read as a member: {type(error).__name__}: {error!s:.200}"
                 ) from None
             if not fits:
-                raise StorageError(f"{where} is not member {self.index} of this classifier")
+                raise StorageError(f"{file} is not member {self.index} of this classifier")
             self._member = member
         return self._member

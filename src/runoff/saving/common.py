@@ -1,4 +1,4 @@
-"""What the directories of all saved classifiers have in common: key, classes, partition and settings."""
+"""The parts that the directories of all saved classifiers share: key, classes, partition and settings."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ NOUN, REMEDY = "saved classifier", "save it again"
 
 @contextmanager
 def saved_directory(classifier: Ensemble, path: Path, kind: Kind) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield a new directory for a classifier, to put members into, and its manifest, to add to.
+    """Yield a new directory for a classifier's members, and its manifest, to be extended.
 
-    When the block ends, the directory takes its name; if it fails, nothing is left.
+    When the block ends, the directory takes its name; if the block fails, nothing is left.
     """
     state = classifier.fitted_state()
     partition = state.partition
@@ -75,12 +75,12 @@ def _plain_labels(labels: Any) -> Any:
     if labels.dtype.hasobject:
         labels = np.array(labels.tolist())
     if labels.dtype.hasobject:
-        raise InputError("labels must be numbers or texts to be saved")
+        raise InputError("labels must be numbers or strings to be saved")
     return labels
 
 
 def load_directory(path: Path, kind: Kind, assemble: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Check every file of a directory, then assemble what it holds; whatever a hostile manifest causes is refused."""
+    """Check every file of a directory, then assemble its classifier; any failure is a StorageError."""
     path = path.resolve()
     try:
         manifest = read_manifest(path, kind)
@@ -94,20 +94,20 @@ def load_directory(path: Path, kind: Kind, assemble: Callable[[Path, dict[str, A
 
 
 def settings_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings that a manifest lists, if they are those of a classifier."""
+    """Return the settings of a classifier from its manifest."""
     settings = manifest["settings"]
     if not isinstance(settings, dict) or set(settings) != {*SETTINGS} or settings["election"] not in elections.NAMES:
-        raise StorageError(f"{path} has settings that no classifier has: its manifest was altered")
+        raise StorageError(f"{path} has invalid settings: its manifest was altered")
     return settings
 
 
 def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
-    """Give a classifier the partition, the classes and what else its directory holds, except for its members."""
+    """Restore everything but the members of a classifier from its directory."""
     from runoff.ensemble import FittedState
 
     classes = read_array(path, "classes.npy", manifest)
     if classes.ndim != 1 or not len(classes) or not np.array_equal(np.unique(classes), classes):
-        raise StorageError(f"{path} has classes that are not sorted labels, each once: it was altered")
+        raise StorageError(f"{path} has classes that are not sorted and distinct: it was altered")
     if not isinstance(manifest["classes_fixed"], bool):
         raise StorageError(f"{path} does not say whether its classes were fixed beforehand: its manifest was altered")
     state = FittedState(
@@ -131,7 +131,7 @@ def _partition(path: Path, manifest: dict[str, Any]) -> Partition:
     partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name))
     if partition.fingerprint != manifest["fingerprint"]:
         raise StorageError(f"{path} has a partition that does not match its fingerprint: the manifest was altered")
-    sound = len(set(partition.offsets)) == partition.d and all(0 <= o < partition.n_members for o in partition.offsets)
-    if not sound or int(manifest["members"]) != partition.n_members:
+    valid = len(set(partition.offsets)) == partition.d and all(0 <= o < partition.n_members for o in partition.offsets)
+    if not valid or int(manifest["members"]) != partition.n_members:
         raise StorageError(f"{path} has an invalid partition: {k} parts, {d} members per bucket, offsets {offsets}")
     return partition

@@ -1,4 +1,4 @@
-"""A fitted TorchClassifier as a directory: networks in safetensors, and a manifest with the SHA-256 of every file."""
+"""Directories of a fitted TorchClassifier: networks in safetensors, and a manifest with every file's SHA-256."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def save(classifier: TorchClassifier, path: Path) -> None:
 
 
 def versions(trainer: Trainer) -> dict[str, str]:
-    """Return what networks follow from beside their samples and settings: with other versions, other last bits."""
+    """Return the versions that networks depend on: with other versions, last bits may differ."""
     return dict(Identities(trainer).trained_with)
 
 
@@ -65,7 +65,7 @@ def _assemble(
     kind: type[TorchClassifier], path: Path, manifest: dict[str, Any], network: Factory | None, device: Any
 ) -> TorchClassifier:
     if network is None and manifest["network"] not in networks.NETWORKS:
-        raise StorageError(f"{path} holds networks of your own: give their function as load(path, network=...)")
+        raise StorageError(f"{path} holds custom networks: pass their function as load(path, network=...)")
     recipe = Recipe.from_dict(manifest["recipe"])
     settings = {"network": network or manifest["network"], "recipe": recipe, "device": device}
     first = {name: str(manifest["weights"][name]) for name in ("given", "sha256")} if "weights" in manifest else None
@@ -75,7 +75,7 @@ def _assemble(
     classifier.restore_networks(recipe, networks.get(classifier.network), first)
     trainer = classifier.trainer()
     if architecture(trainer.network, trainer.shape, trainer.n_classes) != manifest["architecture"]:
-        raise StorageError(f"{path} was saved with another network than the one given: names, shapes or code differ")
+        raise StorageError(f"{path} was saved with a different network: names, shapes or code differ")
     shares = read_array(path, "shares.npy", manifest)
     counts = manifest["networks"]
     n_members = classifier.partition_.n_members
@@ -85,7 +85,7 @@ def _assemble(
         )
     files = [name for name in manifest["files"] if name.startswith("members/")]
     if sum(map(int, counts)) != len(files) or not np.isfinite(shares).all():
-        raise StorageError(f"{path} has {len(files)} networks, not as many as its manifest counts: it was altered")
+        raise StorageError(f"{path} has {len(files)} networks, but its manifest counts another number: it was altered")
     like = tensors_of(build(trainer.network, trainer.shape, trainer.n_classes, np.random.SeedSequence(0)))
     classifier.members_ = [
         NetworkMember(m, shares[m], tuple(_state(path, _name(m, s), manifest, like) for s in range(int(counts[m]))))

@@ -1,6 +1,6 @@
-"""Certificates as a proof.json, which `python -m runoff.check` checks without the rest of runoff.
+"""Writing certificates to a proof.json, which `python -m runoff.check` checks without the rest of runoff.
 
-docs/verify.md describes the format. Nothing here is read back by runoff: the checker has a reader of its own.
+docs/verify.md describes the format.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def write(
     partition: str | None = None,
     source: dict[str, str] | None = None,
 ) -> None:
-    """Write what was certified, with the ballots, whole or not at all.
+    """Write certificates and their ballots, completely or not at all.
 
     `partition` is the fingerprint of the members' partition; `source` names the file of the ballots and its SHA-256.
     """
@@ -43,16 +43,16 @@ def write(
     election, dtype = certificates.election.name, points_dtype(n_classes)
     if election not in check.ELECTIONS:
         raise InputError(
-            f"a proof is of one of the elections {', '.join(check.ELECTIONS)}, got {election}: leave --export out"
+            f"a proof needs one of the elections {', '.join(check.ELECTIONS)}, got {election}: omit --export"
         )
     if n * n_members * n_classes * dtype.itemsize > check.MOST_BALLOTS or n_classes > 65536:
         raise InputError(f"a proof holds at most {check.MOST_BALLOTS:,} bytes of ballots: certify fewer inputs at once")
-    pack, hashed, packed = zlib.compressobj(6), hashlib.sha256(), []
+    compressor, hashed, packed = zlib.compressobj(6), hashlib.sha256(), []
     for block in blocks_of(scores):
         data = points(readable(block)).astype(dtype.newbyteorder("<"), copy=False).tobytes()
         hashed.update(data)
-        packed.append(pack.compress(data))
-    encoded = base64.b64encode(b"".join([*packed, pack.flush()])).decode()
+        packed.append(compressor.compress(data))
+    encoded = base64.b64encode(b"".join([*packed, compressor.flush()])).decode()
     spread = certificates.spread
     buckets = None
     if spread is not None:

@@ -1,4 +1,4 @@
-"""Certificates as files: one row for each input, as CSV or Parquet."""
+"""Writing certificates to CSV or Parquet, with one row per input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def write(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -> None:
-    """Parquet if the name ends in .parquet, else CSV; whole or not at all."""
+    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all."""
     columns: dict[str, NDArray[Any]] = {
         "input": np.arange(len(certificates)),
         "prediction": certificates.prediction,

@@ -1,9 +1,9 @@
 """Verify a run directory or a saved classifier as an outsider would.
 
-This package shares no code with the kernels, the partitioner, the elections or the training: a contract of imports
-holds it to `runoff.check` and to the reading of array headers. It checks digests before it parses anything, derives
-keys, spreads and training sets again, ranks the stored scores again, and proves every radius by two other routes. What
-it cannot check, it lists. docs/verify.md has the claims, and the test of each.
+This package shares no code with kernels, partitioner, elections or training: an import contract limits it to
+`runoff.check` and the reader of array headers. It checks digests before it parses anything, derives keys, spreads and
+training sets again, ranks the stored scores again, and proves every radius by two other routes. It lists what it cannot
+check. docs/verify.md has the claims, and the test of each.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from runoff.verify.directory import MOST_MANIFEST, UnfitError, parsed, read
 __all__ = ["CERTIFICATE", "FILES", "Failure", "Members", "Report", "Trainer", "classifier", "kind_of", "run"]
 
 SAMPLE = 20
-NO_TRAINING = "no code that trains was given"
+NO_TRAINING = "no training code was passed"
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
-    """Return the format that a directory's manifest names, without trusting anything else in it."""
+    """Return the format that a directory's manifest names; None if it cannot be read."""
     try:
         manifest = parsed(read(Path(path) / "manifest.json", MOST_MANIFEST))
     except UnfitError:
@@ -39,7 +39,7 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def _draws(seed: int | None) -> tuple[int, np.random.Generator]:
-    """Return a seed that nobody could know beforehand, unless one was given, and its random numbers."""
+    """Return the seed, by default one that nobody can predict, and its random generator."""
     if seed is None:
         seed = int.from_bytes(os.urandom(8), "little")
     return seed, np.random.default_rng(seed)
@@ -54,7 +54,7 @@ def run(
     sample: int = SAMPLE,
     retrain: int = 0,
     seed: int | None = None,
-    why_no_dataset: str = "the dataset is not at hand",
+    why_no_dataset: str = "the dataset is not available",
     why_no_trainer: str = NO_TRAINING,
     progress: Callable[[str], Any] = lambda _: None,
 ) -> Report:
@@ -63,12 +63,12 @@ def run(
     Parameters
     ----------
     path : the run's directory
-    dataset : what `runoff.datasets.load` gives for the dataset that the run was trained on; None where it is missing
-    trainer : scores and trains networks; without one, neither is done again. This and `dataset` may be functions that
-        return them, or None and the reason; they are called when every digest is right
-    full : score every input again, and solve every radius by integer programming; else `sample` inputs
-    retrain : how many networks, chosen at random, to retrain and compare bit for bit
-    seed : repeat the random choices of an earlier verification
+    dataset : the result of `runoff.datasets.load` for the dataset that the run was trained on; None if not available
+    trainer : scores and trains networks; without one, neither is repeated. This and `dataset` may be functions that
+        return the object, or None and the reason; they are called once every digest matches
+    full : score every input again, and solve every radius by integer programming; by default `sample` inputs
+    retrain : the number of networks, chosen at random, to retrain and compare bit for bit
+    seed : repeats the random choices of an earlier verification
 
     Returns
     -------
@@ -80,33 +80,33 @@ def run(
     report.facts["seed"] = seed
     steps = RunVerifier(Path(path), report, draws, full=full, sample=sample, progress=progress)
     if steps.open():
-        report.facts |= {"manifest_sha256": steps.directory.digest, **_described(steps.directory.manifest)}
-        dataset, why_no_dataset = _given(dataset, why_no_dataset)
-        by, why_no_trainer = _given(trainer, why_no_trainer)
+        report.facts |= {"manifest_sha256": steps.directory.digest, **_facts(steps.directory.manifest)}
+        dataset, why_no_dataset = _resolved(dataset, why_no_dataset)
+        resolved, why_no_trainer = _resolved(trainer, why_no_trainer)
         progress("hashing the samples")
         if steps.compare_dataset(dataset, why_no_dataset):
             progress("ranking the stored scores")
-            steps.compare_ballots(by, why_no_trainer)
+            steps.compare_ballots(resolved, why_no_trainer)
             steps.prove_certificates()
             if retrain:
-                steps.retrain(retrain, by, why_no_trainer)
+                steps.retrain(retrain, resolved, why_no_trainer)
             else:
-                report.skipped("that retraining gives the same networks", "--retrain N does it for N of them")
+                report.skipped("that retraining gives the same networks", "--retrain N checks N of them")
     return report
 
 
-def _given(thing: Any, why: str) -> tuple[Any, str]:
-    """Return what was passed, or what a function gives that was passed instead of it."""
-    return thing() if isinstance(thing, FunctionType | MethodType | partial) else (thing, why)
+def _resolved(argument: Any, why: str) -> tuple[Any, str]:
+    """Return an argument and the reason for its absence; a function is called for both."""
+    return argument() if isinstance(argument, FunctionType | MethodType | partial) else (argument, why)
 
 
-def _described(manifest: dict[str, Any]) -> dict[str, Any]:
-    """What an attestation says of a run, beside its certificates."""
+def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return what an attestation records of a run, besides its certificates."""
     settings, dataset = manifest["settings"], manifest["dataset"]
     return {
         "dataset": {"name": str(dataset.get("name")), "fingerprint": settings.get("fingerprint")},
         "versions": manifest.get("versions"),
-        "trained_by": manifest.get("trained_by"),  # with a digest of the code that trains
+        "trained_by": manifest.get("trained_by"),  # with a digest of the training code
         "settings": json.loads(json.dumps(settings)),
         "election": manifest.get("election"),
         "edits": len(manifest.get("edits", ())),
@@ -124,14 +124,14 @@ def classifier(
     sample: int = SAMPLE,
     retrain: int = 0,
     seed: int | None = None,
-    why_no_data: str = "the training data was not given",
+    why_no_data: str = "the training data was not passed",
     why_no_members: str = NO_TRAINING,
     progress: Callable[[str], Any] = lambda _: None,
 ) -> Report:
-    """Verify a saved classifier with its training data: an array, a sparse matrix, a DataFrame, or texts.
+    """Verify a saved classifier with its training data: an array, a sparse matrix, a DataFrame, or strings.
 
-    The radii that it gives are proven for `inputs`, or for training samples where there are none. `members` scores and
-    trains the members, as `runoff.runs.retraining.members_of` does. For the rest see `run`.
+    Its radii are proven for `inputs`, by default the training samples. `members` scores and trains the members, like
+    `runoff.runs.retraining.members_of`. The other parameters are those of `run`.
     """
     report = Report(str(path))
     seed, draws = _draws(seed)
@@ -139,11 +139,11 @@ def classifier(
     steps = ClassifierVerifier(Path(path), report, draws, full=full, sample=sample, progress=progress)
     if steps.open():
         report.facts |= {"manifest_sha256": steps.directory.digest}
-        by, why_no_members = _given(members, why_no_members)
+        resolved, why_no_members = _resolved(members, why_no_members)
         if steps.compare_data(X, y, why_no_data):
-            steps.prove(X if inputs is None else inputs, by, why_no_members)
+            steps.prove(X if inputs is None else inputs, resolved, why_no_members)
             if retrain:
-                steps.retrain(retrain, by, why_no_members)
+                steps.retrain(retrain, resolved, why_no_members)
             else:
-                report.skipped("that retraining gives the same members", "--retrain N does it for N of them")
+                report.skipped("that retraining gives the same members", "--retrain N checks N of them")
     return report

@@ -1,9 +1,7 @@
-"""Verify a saved classifier, with members of any kind, against its training data."""
+"""Verification of a saved classifier, with members of any kind, against its training data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,63 +9,42 @@ from numpy.typing import NDArray
 
 from runoff import check
 from runoff.verify import _radii, networks
-from runoff.verify._parts import Divided, Parts
-from runoff.verify._report import Report
-from runoff.verify._settings import compare_members, parts_of
-from runoff.verify.directory import NETWORKS, RUN, Directory, UnfitError, open_directory
+from runoff.verify._settings import Verification, compare_members
+from runoff.verify.directory import NETWORKS, UnfitError
 
 
 class Members(Protocol):
-    """Scoring and training, which the caller brings: this package has none."""
+    """Scoring and training code of the caller: this package has none."""
 
     def unlike(self) -> str | None:
-        """Return why results here would differ from the recorded ones; None where they must be the same."""
+        """Return why results here would differ from the recorded ones; None if they must be equal."""
 
     def scores(self, inputs: Any) -> NDArray[Any]:
         """Return the members' scores, (n_inputs, n_members, n_classes)."""
 
     def certify(self, inputs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return what the classifier claims: labels predicted, labels of the runners-up, radii."""
+        """Return the classifier's claims: predicted labels, labels of the runners-up, radii."""
 
     def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Train a member on these rows; return what is stored of it and what came out, as digests by name."""
+        """Train a member on these rows; return digests by name of the stored member and of the new one."""
 
 
-class ClassifierVerifier:
-    """The steps of a verification, in order; each notes in the report what it checked."""
+class ClassifierVerifier(Verification):
+    """The verification of a saved classifier."""
 
-    def __init__(
-        self, path: Path, report: Report, draws: np.random.Generator, *, full: bool, sample: int,
-        progress: Callable[[str], Any] = lambda _: None,
-    ) -> None:  # fmt: skip
-        self.path, self.report, self.draws, self.full, self.sample, self.progress = (
-            path, report, draws, full, sample, progress,
-        )  # fmt: skip
-        self.directory: Directory
-        self.parts: Parts
-        self.classes: list[Any]
-        self.divided: Divided | None = None
-        self.data: tuple[Any, Any] | None = None
+    classes: list[Any]
+    data: tuple[Any, Any] | None = None
 
     def open(self) -> bool:
         """Check the digests, derive the partition again, and read the labels."""
-        directory = open_directory(self.path, self.report)
-        if directory is None:
+        if not self.open_parts(run=False):
             return False
-        if directory.kind == RUN:
-            self.report.files("manifest.json", "describes a run, not a saved classifier")
-            return False
-        self.directory = directory
-        parts = parts_of(directory, self.report)
-        if parts is None:
-            return False
-        self.parts = parts
         try:
-            self.classes = directory.array("classes.npy").tolist()
-            sizes = directory.array("member_sizes.npy")
-            fits = sizes.dtype.kind in "iu" and sizes.shape == (parts.n_members,)
+            self.classes = self.directory.array("classes.npy").tolist()
+            sizes = self.directory.array("member_sizes.npy")
+            fits = sizes.dtype.kind in "iu" and sizes.shape == (self.parts.n_members,)
             if not isinstance(self.classes, list) or len({*self.classes}) != len(self.classes) or not fits:
-                raise UnfitError("must name each class once, and a size for each member")
+                raise UnfitError("must list each class once, and one size per member")
             self.sizes = sizes.tolist()
         except (UnfitError, KeyError, TypeError) as error:
             self.report.files("classes.npy, member_sizes.npy", str(error))
@@ -75,26 +52,26 @@ class ClassifierVerifier:
         return self._check_members()
 
     def _check_members(self) -> bool:
-        """Whether there is a file for every member, as the manifest counts them."""
+        """Return whether every member has the files that the manifest counts."""
         manifest, n = self.directory.manifest, self.parts.n_members
         listed = {name for name in self.directory.present if name.startswith("members/")}
         if self.directory.kind == NETWORKS:
             counts = manifest.get("networks")
             if not isinstance(counts, list) or len(counts) != n or not all(type(c) is int and c >= 0 for c in counts):
-                self.report.files("manifest.json", f"must count the networks of {n} members")
+                self.report.files("manifest.json", f"must list the number of networks of {n} members")
                 return False
             expected = {f"members/{m:06d}-{s:04d}.safetensors" for m in range(n) for s in range(min(counts[m], 10**6))}
         else:
             expected = {f"members/{m:06d}.skops" for m in range(n)}
         if listed != expected or manifest.get("members") != n:
             self.report.files(
-                min(listed ^ expected, default="manifest.json"), f"does not fit the {n} members of the partition"
+                min(listed ^ expected, default="manifest.json"), f"does not match the {n} members of the partition"
             )
             return False
         return True
 
     def compare_data(self, X: Any, y: Any, why_absent: str) -> bool:
-        """Compare the training sets that the data gives with those that the members were trained on."""
+        """Compare the training sets derived from the data with those that the members were trained on."""
         report = self.report
         if X is None or y is None:
             report.skipped("the training sets of the members", why_absent)
@@ -140,30 +117,28 @@ class ClassifierVerifier:
             self.report.files("shares.npy", str(error))
             return
         for m in range(self.parts.n_members) if self.divided is not None else ():
-            own = self.divided.shares(m, len(self.classes))  # type: ignore[union-attr]
-            if shares.shape != (self.parts.n_members, len(self.classes)) or not np.array_equal(shares[m], own):
-                self.report.files(f"shares.npy, member {m}", "does not hold the shares of its classes")
+            expected = self.divided.shares(m, len(self.classes))  # type: ignore[union-attr]
+            if shares.shape != (self.parts.n_members, len(self.classes)) or not np.array_equal(shares[m], expected):
+                self.report.files(f"shares.npy, member {m}", "does not hold the member's class shares")
                 return
 
     # -- claims ----------------------------------------------------------------------------------------------------
 
     def prove(self, inputs: Any, members: Members | None, why_absent: str) -> None:
-        """Rank the members' scores for some inputs, and prove what the classifier says of these."""
+        """Rank the members' scores for some inputs, and prove the classifier's claims about them."""
         settings, what = self.directory.manifest["settings"], "predictions and radii"
         election, bound = settings.get("election"), settings.get("bound")
         if inputs is None or members is None:
-            self.report.skipped(what, why_absent if members is None else "no inputs were given")
+            self.report.skipped(what, why_absent if members is None else "no inputs were passed")
             return
         if election not in check.ELECTIONS or bound not in check.BOUNDS:
-            self.report.skipped(what, f"the election {election!r:.40} is not known here")
+            self.report.skipped(what, f"the election {election!r:.40} is unknown")
             return
-        n = _length(inputs)
-        chosen = np.arange(n) if self.full else np.sort(self.draws.permutation(n)[: self.sample])
-        some = _taken(inputs, chosen)
+        selected = _selected(inputs, self.sampled(_length(inputs)))
         self.progress("scoring inputs")
         try:
-            scores = np.asarray(members.scores(some))
-            prediction, runner_up, radius = members.certify(some)
+            scores = np.asarray(members.scores(selected))
+            prediction, runner_up, radius = members.certify(selected)
         except ValueError as error:
             self.report.skipped(what, str(error))
             return
@@ -190,10 +165,10 @@ class ClassifierVerifier:
         same = []
         for m in sorted(self.draws.permutation(self.parts.n_members)[:count].tolist()):
             self.progress(f"training member {m}")
-            kept, own = members.retrained(m, *self.data, self.divided.rows[m])
-            if kept != own:
-                at = next(name for name in sorted({*kept, *own}) if kept.get(name) != own.get(name))
-                self.report.files(f"member {m}", f"is not what retraining it gives: {at} differs")
+            stored, retrained = members.retrained(m, *self.data, self.divided.rows[m])
+            if stored != retrained:
+                at = next(name for name in sorted({*stored, *retrained}) if stored.get(name) != retrained.get(name))
+                self.report.files(f"member {m}", f"differs from the retrained member: {at}")
             else:
                 same.append(str(m))
         if same:
@@ -204,7 +179,7 @@ def _length(X: Any) -> int:
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-def _taken(X: Any, rows: NDArray[np.int64]) -> Any:
+def _selected(X: Any, rows: NDArray[np.int64]) -> Any:
     """Return some samples of any kind."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
@@ -214,8 +189,8 @@ def _taken(X: Any, rows: NDArray[np.int64]) -> Any:
 
 
 def _as_images(X: Any) -> NDArray[Any]:
-    """Return samples of networks as they are hashed: (n, height, width, channels) or (n, features)."""
-    if hasattr(X, "detach"):  # a tensor has its channels in front
+    """Return the samples of networks as they are hashed: (n, height, width, channels) or (n, features)."""
+    if hasattr(X, "detach"):  # a tensor has its channels first
         host = X.detach().cpu()
         array = np.asarray((host.float() if str(host.dtype) == "torch.bfloat16" else host).numpy())
         return array.transpose(0, 2, 3, 1) if array.ndim == 4 else networks.arranged(array)

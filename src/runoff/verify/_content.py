@@ -1,15 +1,15 @@
-"""A sample's content as bytes, and its keyed digest.
+"""The content of samples as bytes, and their keyed digests.
 
-Written from the definition, not from the code that it checks (docs/guarantee.md): a sample counts by its values alone,
-whatever type the array around it has; the label is not part of it.
+Written from the definition in docs/guarantee.md, not from the code that it checks: a sample is identified by its values
+alone, whatever the type of the array; the label is not part of it.
 
 | kind | bytes |
 | --- | --- |
-| numbers, images | a byte for the form, the shape as 8-byte integers, the values: form 0 as bytes where all are whole and from 0 to 255, form 1 as 8-byte integers where all are whole, form 2 as 8-byte floats |
+| numbers, images | a byte for the form, the shape as 8-byte integers, the values: form 0 as bytes if all are integers from 0 to 255, form 1 as 8-byte integers if all are integers, form 2 as 8-byte floats |
 | resized images | FE, then the digest of the image before it was resized |
 | sparse rows | the number of columns, the columns of the entries that are not 0, their values |
-| texts | "s", the length, the text in Unicode's composed form |
-| rows of tables | as numbers where all values are; else FF, then each value with its kind and, for texts, its length |
+| strings | "s", the length, the string in Unicode's composed form |
+| rows of tables | as numbers if all values are numbers; else FF, then each value with its kind and, for strings, its length |
 
 All numbers are little-endian; there is one zero and one NaN.
 """  # noqa: E501
@@ -45,13 +45,13 @@ def number_row(row: NDArray[Any]) -> bytes:
 
 
 def text_cell(text: str) -> bytes:
-    """Return the bytes of a text."""
+    """Return the bytes of a string."""
     data = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
     return b"s" + len(data).to_bytes(8, "little") + data
 
 
 def number_of(value: Any) -> float | None:
-    """Return a value of a table as a number, NaN where it is missing, None where it is something else."""
+    """Return a value of a table as a number, NaN if it is missing, None if it is not a number."""
     if value is None or type(value).__name__ in MISSING:
         return float("nan")
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
@@ -79,7 +79,7 @@ def table_cell(value: Any) -> bytes:
     elif isinstance(value, datetime.date):
         text = f"{value.isoformat()}T00:00:00"
     else:
-        raise ValueError(f"a table must hold numbers, texts and dates, got a {type(value).__name__}")
+        raise ValueError(f"a table must hold numbers, strings and dates, got a {type(value).__name__}")
     return b"t" + len(text.encode()).to_bytes(8, "little") + text.encode()
 
 
@@ -109,7 +109,7 @@ def sparse_rows(matrix: Any) -> Iterator[bytes]:
 
 
 def contents(X: Any, original_digests: Any = None) -> Iterator[bytes]:
-    """Yield the bytes of each sample of X: an array, a sparse matrix, a DataFrame, or texts."""
+    """Yield the bytes of each sample of X: an array, a sparse matrix, a DataFrame, or strings."""
     if original_digests is not None:
         yield from (b"\xfe" + bytes(digest) for digest in np.asarray(original_digests, np.uint8))
     elif hasattr(X, "iloc") and hasattr(X, "columns"):

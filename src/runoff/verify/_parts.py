@@ -1,4 +1,4 @@
-"""Buckets, spread and training sets, from the data, the key and the settings.
+"""Buckets, spread and training sets, derived from data, key and settings.
 
 A sample's bucket is the first 8 bytes of its keyed digest, read as a little-endian number, modulo the number of
 buckets, k * d. Bucket b reaches the members (b + offset) mod k * d, for d offsets that are drawn once from the seed.
@@ -21,7 +21,7 @@ HASHES = ("content", "pixel-sum")
 
 @dataclass(frozen=True)
 class Parts:
-    """How samples are divided among members."""
+    """The division of samples among members."""
 
     n_partitions: int
     d: int
@@ -31,7 +31,7 @@ class Parts:
 
     @property
     def n_members(self) -> int:
-        """The number of members, which is that of the buckets."""
+        """Number of members, which equals the number of buckets."""
         return self.n_partitions * self.d
 
     @property
@@ -44,7 +44,7 @@ class Parts:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 that stands for hash, key and spread."""
+        """The SHA-256 of hash, key and spread."""
         key = hashlib.sha256(b"runoff fingerprint" + self.key).hexdigest()
         text = json.dumps([self.n_partitions, self.d, self.offsets, self.hash, key])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -61,7 +61,7 @@ class Parts:
         else:
             values = _content.pixel_sums(X, original_sums)
         members: list[list[int]] = [[] for _ in range(self.n_members)]
-        # As the members see them: by the two halves of the digest as numbers, then by class.
+        # Members see their samples in this order: by the two halves of the digest as numbers, then by class.
         keys = [
             (int.from_bytes(d[:8], "little"), int.from_bytes(d[8:], "little"), int(c))
             for d, c in zip(digests, codes, strict=True)
@@ -88,7 +88,7 @@ class Divided:
         return hashed.hexdigest()
 
     def shares(self, member: int, n_classes: int) -> NDArray[np.float64]:
-        """Return the share of each class among a member's samples: what it votes by where it has no network."""
+        """Return the share of each class among a member's samples, by which it votes if it has no network."""
         counts = np.zeros(n_classes)
         for i in self.rows[member]:
             counts[self.codes[i]] += 1

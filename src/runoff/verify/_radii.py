@@ -1,8 +1,8 @@
-"""Every prediction and every radius, proven again.
+"""Proofs of every prediction and radius by two routes.
 
-The first route is the checker of one file, `runoff.check`: elections held again, attacks constructed and replayed. The
-second is integer programming (HiGHS) on a model of the attack itself: how many voters of each kind are taken, how many
-votes each class is handed, and what must then hold. It shares no inequality with the first.
+The first route is the stand-alone checker, `runoff.check`: it holds elections again, and replays attacks.
+The second is integer programming (HiGHS) on a model of the attack itself: how many voters of each kind are taken, how
+many votes each class receives, and what must then hold. It shares no inequality with the first.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from runoff import check
 from runoff.verify._report import CERTIFICATE, SHOWN, Report
 
-SECONDS = 10.0  # for one program of a spread
-TIME = 60.0  # for all programs of a sample
-NODES = 2000  # of search, before HiGHS takes over
+SECONDS = 10.0  # limit of one integer program
+TIME = 60.0  # seconds for all integer programs of a sample
+NODES = 2000  # of search before integer programming
 
 
 class Certificates(NamedTuple):
-    """Claims about the inputs of some ballots, as `where` has them."""
+    """Claims about the inputs of some ballots; `where` names their file."""
 
     where: str
     election: str
@@ -42,22 +42,23 @@ def prove(
     report: Report,
     seconds: float = TIME,
 ) -> None:
-    """Check all claims by the first route, and those of the sampled inputs by integer programming, too.
+    """Check all claims by the first route, and those of the sampled inputs by integer programming too.
 
-    The second route ends after so many seconds, but for claims that the first could not prove.
+    After `seconds`, the second route is used only for claims that the first could not prove.
     """
     until = time.monotonic() + seconds
-    placed = check.Spread(spread, ballots.shape[1])
-    alone = placed.is_one_to_one()
+    checked_spread = check.Spread(spread, ballots.shape[1])
+    alone = checked_spread.is_one_to_one()
+    reach = None if alone else checked_spread
     wrong, exact, solved = [], 0, 0
     chosen = set(sample)
     for i, block in enumerate(ballots):
         rows = [bytes(row) if block.dtype == np.uint8 else row.tolist() for row in block]
         claim = check.Claim(int(claims.prediction[i]), int(claims.runner_up[i]), int(claims.radius[i]))
-        verdict = check.check_input(claims.election, claims.bound, rows, claim, None if alone else placed, NODES)
+        verdict = check.check_input(claims.election, claims.bound, rows, claim, reach, NODES)
         problem, exact = verdict.wrong, exact + verdict.exact
         if verdict.unproven or (problem is None and i in chosen and time.monotonic() < until):
-            second = by_programming(claims.election, rows, None if alone else placed, claim.radius)
+            second = by_programming(claims.election, rows, reach, claim.radius)
             problem = _second(claims.bound, claim.radius, verdict, second, alone)
             solved += not second[0] <= claim.radius < second[1]
         if problem is not None:
@@ -70,12 +71,12 @@ def prove(
         n = len(ballots)
         report.passed(
             f"{claims.where}: {n:,} predictions and radii ({claims.election}, {claims.bound} bound); for {exact:,} an "
-            f"attack on radius + 1 buckets was replayed, so they are exact; {solved:,} by integer programming, too"
+            f"attack on radius + 1 buckets was replayed, so they are exact; {solved:,} by integer programming too"
         )
 
 
 def _second(bound: str, radius: int, first: check.Verdict, second: tuple[int, int], alone: bool) -> str | None:
-    """What integer programming says against a claim; `second` is a lower and an upper bound on the cost."""
+    """Return the objection of integer programming to a claim; `second` are a lower and an upper bound on the cost."""
     low, high = second
     if low <= radius < high:
         return (
@@ -91,17 +92,17 @@ def _second(bound: str, radius: int, first: check.Verdict, second: tuple[int, in
 def by_programming(election: str, rows: list[Any], spread: check.Spread | None, radius: int) -> tuple[int, int]:
     """Return bounds on the cost, the fewest buckets that change the prediction.
 
-    Where nothing can change it both are one more than the number of buckets, so that the radius is that number. What
-    costs more than the claimed radius for sure is solved no further.
+    If nothing can change it, both are one more than the number of buckets, so that the radius is that number. A program
+    is solved only until its cost is proven to exceed the claimed radius.
     """
     w, _ = check.hold(election, rows)
     n_classes = len(rows[0])
     n_buckets = len(rows) if spread is None else len(spread.buckets)
     first = [list(row).index(n_classes - 1) for row in rows]
     rivals = [c for c in range(n_classes) if c != w]
-    nobody = [False] * len(rows)
+    none_loyal = [False] * len(rows)
 
-    def solved(fill: Callable[[_Builder], None], loyal: list[bool] = nobody) -> tuple[int, int]:
+    def solved(fill: Callable[[_Builder], None], loyal: list[bool] = none_loyal) -> tuple[int, int]:
         builder = _Builder(first, loyal, spread, n_classes)
         fill(builder)
         return _solved(builder.model(), n_buckets, radius)
@@ -114,24 +115,23 @@ def by_programming(election: str, rows: list[Any], spread: check.Spread | None, 
         return solved(fill)
 
     if election == "plurality":
-        found = [overtaken(c) for c in rivals]
+        costs = [overtaken(c) for c in rivals]
     else:
         loyal = {c: [row[w] > row[c] for row in rows] for c in rivals}
-        found = [solved(lambda builder, c=c: builder.beaten(w, c), loyal[c]) for c in rivals]  # type: ignore[misc]
+        costs = [solved(lambda builder, c=c: builder.beaten(w, c), loyal[c]) for c in rivals]  # type: ignore[misc]
         if spread is None and len(rivals) > 1:
-            found.append(solved(lambda builder: builder.eliminated(w)))
-        elif len(rivals) > 1:  # a class that cannot overtake w within the radius eliminates it with no other either
+            costs.append(solved(lambda builder: builder.eliminated(w)))
+        elif len(rivals) > 1:  # a class that cannot overtake w within the radius cannot help to eliminate it
             alone = {c: overtaken(c) for c in rivals}
-            found += [(low, n_buckets + 1) for low, _ in alone.values() if low > radius]
+            costs += [(low, n_buckets + 1) for low, _ in alone.values() if low > radius]
             able = [c for c in rivals if alone[c][0] <= radius]
-            found += [overtaken(*pair) for pair in combinations(able, 2)]
-    return min((low for low, _ in found), default=n_buckets + 1), min(
-        (high for _, high in found), default=n_buckets + 1
-    )
+            costs += [overtaken(*pair) for pair in combinations(able, 2)]
+    lows, highs = zip(*costs, strict=True) if costs else ((), ())
+    return min(lows, default=n_buckets + 1), min(highs, default=n_buckets + 1)
 
 
 class Model(NamedTuple):
-    """Minimise the number of buckets: columns are buckets or kinds of members, members, and votes handed out."""
+    """An integer program for the fewest buckets; columns are buckets or kinds of members, members, votes received."""
 
     cost: NDArray[np.float64]
     upper: NDArray[np.float64]
@@ -141,14 +141,14 @@ class Model(NamedTuple):
 
 
 class _Builder:
-    """The columns of a model: what is taken (t), for a spread by member (y), votes handed out (g), pairs chosen (z)."""
+    """The columns of a model: members taken (t), votes received (g), pairs chosen (z); for a spread, buckets first."""
 
     def __init__(self, first: list[int], loyal: list[bool], spread: check.Spread | None, n_classes: int) -> None:
         self.k, self.n_classes, self.spread = len(first), n_classes, spread
         self.votes = [first.count(c) for c in range(n_classes)]
         self.n_loyal = sum(loyal)
         kinds = list(zip(first, loyal, strict=True))
-        # One bucket per member: members of a kind are alike, so how many of each are taken is all that counts.
+        # With one bucket per member, members of a kind are interchangeable: only how many are taken counts.
         self.kinds = sorted(set(kinds)) if spread is None else kinds
         self.counts = [kinds.count(kind) for kind in self.kinds] if spread is None else [1] * self.k
         self.n_buckets = 0 if spread is None else len(spread.buckets)
@@ -156,37 +156,37 @@ class _Builder:
         self.z = self.g + n_classes
         self.width = self.z + n_classes
         self.rows: list[tuple[NDArray[np.float64], float]] = []
-        handed = self._row()
-        handed[self.t : self.g], handed[self.g : self.z] = 1, -1
-        self.rows.append((handed, 0))  # no more votes are handed out than members are taken
+        received = self._row()
+        received[self.t : self.g], received[self.g : self.z] = 1, -1
+        self.rows.append((received, 0))  # classes receive no more votes than members are taken
         for j in range(self.k if spread is not None else 0):
             reached = self._row()
             reached[self.t + j] = -1
             reached[spread.of_member[j]] = 1  # type: ignore[union-attr]
-            self.rows.append((reached, 0))  # a member is taken only with one of its buckets
+            self.rows.append((reached, 0))  # a member is taken only if one of its buckets is
 
     def _row(self) -> NDArray[np.float64]:
         return np.zeros(self.width)
 
     def votes_after(self, c: int) -> tuple[NDArray[np.float64], int]:
-        """Return the votes of c after the attack: a linear form, and what it is added to."""
+        """Return the votes of c after the attack: a linear form and a constant."""
         row = self._row()
         row[self.t : self.g] = [-1.0 if kind[0] == c else 0.0 for kind in self.kinds]
         row[self.g + c] = 1
         return row, self.votes[c]
 
     def lead(self, a: int, b: int, strict: bool, unless: int | None = None) -> None:
-        """Class a must have as many votes as b, or more where `strict`; not where the choice `unless` is 0."""
-        (mine, my_votes), (theirs, their_votes) = self.votes_after(a), self.votes_after(b)
-        row, least = mine - theirs, float(their_votes - my_votes + strict)
+        """Require at least as many votes for a as for b, or more if `strict`; not if the choice `unless` is 0."""
+        (row_a, votes_a), (row_b, votes_b) = self.votes_after(a), self.votes_after(b)
+        row, least = row_a - row_b, float(votes_b - votes_a + strict)
         if unless is not None:
-            free = 2.0 * self.k + 2
-            row[self.z + unless] -= free
-            least -= free
+            slack = 2.0 * self.k + 2
+            row[self.z + unless] -= slack
+            least -= slack
         self.rows.append((row, least))
 
     def beaten(self, w: int, c: int) -> None:
-        """Class c overtakes all classes but w in round 1, and w in round 2."""
+        """Require that class c overtakes all classes but w in round 1, and w in round 2."""
         for u in range(self.n_classes):
             if u not in (c, w):
                 self.lead(c, u, strict=u < c)
@@ -196,7 +196,7 @@ class _Builder:
         self.rows.append((row, 2.0 * self.n_loyal - self.k + (w < c)))
 
     def eliminated(self, w: int) -> None:
-        """Two classes overtake w in round 1; which two is for the program to choose."""
+        """Require that two classes, which the program chooses, overtake w in round 1."""
         for c in range(self.n_classes):
             if c != w:
                 self.lead(c, w, strict=w < c, unless=c)
@@ -206,7 +206,7 @@ class _Builder:
         self.rows.append((chosen, 2))
 
     def model(self) -> Model:
-        """Return the program: the fewest buckets, or members where each has its own."""
+        """Return the program for the fewest buckets, or the fewest members with one bucket per member."""
         cost, upper, integral = self._row(), self._row(), np.zeros(self.width, np.int64)
         taken = slice(0, self.n_buckets) if self.spread is not None else slice(self.t, self.g)
         cost[taken], integral[taken] = 1, 1
@@ -219,12 +219,12 @@ class _Builder:
 
 
 def _solved(model: Model, n_buckets: int, radius: int) -> tuple[int, int]:
-    """Return bounds on the least cost of a model; it is only solved as far as the claimed radius needs."""
+    """Return bounds on the least cost of a model, solved only as far as the claimed radius needs."""
     from scipy import optimize, sparse
 
     constraint = optimize.LinearConstraint(sparse.csr_array(model.matrix), lb=model.least)
     bounds = optimize.Bounds(0, model.upper)
-    if len(model.cost) > 300:  # the relaxation often proves enough, in a fraction of the time
+    if len(model.cost) > 300:  # the relaxation is much faster, and often proves enough
         relaxed = optimize.linprog(
             model.cost,
             A_ub=-sparse.csr_array(model.matrix),
@@ -235,11 +235,11 @@ def _solved(model: Model, n_buckets: int, radius: int) -> tuple[int, int]:
             return n_buckets + 1, n_buckets + 1
         if relaxed.status == 0 and np.ceil(relaxed.fun - 1e-6) > radius:
             return int(np.ceil(relaxed.fun - 1e-6)), n_buckets + 1
-    found = optimize.milp(
+    result = optimize.milp(
         model.cost, integrality=model.integral, bounds=bounds, constraints=constraint, options={"time_limit": SECONDS}
     )
-    if found.status == 2:
+    if result.status == 2:
         return n_buckets + 1, n_buckets + 1
-    low = 1 if found.mip_dual_bound is None else max(1, int(np.ceil(found.mip_dual_bound - 1e-6)))
-    high = n_buckets + 1 if found.x is None else round(float(found.fun))
+    low = 1 if result.mip_dual_bound is None else max(1, int(np.ceil(result.mip_dual_bound - 1e-6)))
+    high = n_buckets + 1 if result.x is None else round(float(result.fun))
     return min(low, high), high

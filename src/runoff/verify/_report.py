@@ -1,4 +1,4 @@
-"""What was checked, what was not, and what is wrong."""
+"""Reports of a verification: what was checked, what was not, and what is wrong."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CERTIFICATE, FILES = 3, 4  # exit codes
-SHOWN = 5  # failures of one kind that are named
+SHOWN = 5  # failures of one kind that are listed
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Something that is not as it is claimed to be: `where` names the file, the member or the input."""
+    """A claim that does not hold: `where` names the file, the member or the input."""
 
     code: int
     where: str
@@ -29,23 +29,23 @@ class Report:
     checked: list[str] = field(default_factory=list)
     not_checked: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)  # what an attestation says of the run
+    facts: dict[str, Any] = field(default_factory=dict)  # recorded in an attestation
 
     @property
     def exit_code(self) -> int:
-        """0 if nothing is wrong, 4 if files do not match, 3 if a certificate is wrong."""
+        """Exit code: 0 if nothing is wrong, 4 if files do not match, 3 if a certificate is wrong."""
         return max((failure.code for failure in self.failures), default=0)
 
     def passed(self, what: str) -> None:
-        """Note what was checked and is right."""
+        """Note a check that passed."""
         self.checked.append(what)
 
     def skipped(self, what: str, why: str) -> None:
-        """Note what was not checked, and why."""
+        """Note a check that was skipped, and why."""
         self.not_checked.append(f"{what}: {why}")
 
     def failed(self, code: int, where: str, what: str) -> None:
-        """Note what is wrong."""
+        """Note a failure."""
         self.failures.append(Failure(code, where, what))
 
     def files(self, where: str, what: str) -> None:
@@ -53,7 +53,7 @@ class Report:
         self.failed(FILES, where, what)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, for JSON."""
+        """Return the report as plain data for JSON."""
         return {
             "subject": self.subject,
             "exit_code": self.exit_code,

@@ -1,4 +1,4 @@
-"""Verify a run directory: the last step, its certificates."""
+"""Verification of a run directory: the last step, its certificates."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ __all__ = ["RunVerifier", "Trainer"]
 
 
 class RunVerifier(StoredNetworks):
-    """The steps of a verification; each notes in the report what it checked."""
-
-    # -- certificates ----------------------------------------------------------------------------------------------
+    """The verification of a run."""
 
     def prove_certificates(self) -> None:
-        """Prove the rows of certificates/, each against the ballots that they are of."""
-        found = False
+        """Prove the rows of every file in certificates/ from the ballots of the run."""
+        any_proven = False
         for name in sorted(self.directory.present):
             if not name.startswith("certificates/"):
                 continue
             match = ROWS.fullmatch(name)
             if match is None or match[1] not in check.ELECTIONS or match[2] not in check.BOUNDS:
-                self.report.skipped(name, "its name is not ELECTION-BOUND-SEEDS, with an election that is known here")
+                self.report.skipped(name, "its name is not ELECTION-BOUND-SEEDS with a known election")
                 continue
             try:
                 if int(match[3]) not in self.ballots:
-                    raise UnfitError(f"is of ballots-{match[3]}.npy, which is not there")
+                    raise UnfitError(f"needs ballots-{match[3]}.npy, which does not exist")
                 ballots = self.ballots[int(match[3])]
                 columns = _rows(self.directory.data(name), match[4], len(ballots))
             except ImportError:
@@ -46,25 +44,25 @@ class RunVerifier(StoredNetworks):
                 self.report.files(name, str(error))
                 continue
             if self.labels is not None and "label" in columns and not np.array_equal(columns["label"], self.labels):
-                self.report.files(name, "holds other labels than labels.npy")
+                self.report.files(name, "has labels that differ from labels.npy")
             claims = _radii.Certificates(
                 name, match[1], match[2], columns["prediction"], columns["runner_up"], columns["radius"]
             )
             before = len(self.report.failures)
             limit = float("inf") if self.full else _radii.TIME
             self.progress(f"proving {name}")
-            _radii.prove(claims, ballots, self.parts.spread(), self._chosen(len(ballots)).tolist(), self.report, limit)
+            _radii.prove(claims, ballots, self.parts.spread(), self.sampled(len(ballots)).tolist(), self.report, limit)
             if len(self.report.failures) == before:
-                self._note(claims, int(match[3]))
-            found = True
-        if not found and self.ballots:
-            self.report.skipped("radii", "the run holds no certificates: `runoff certify` writes them")
+                self._record(claims, int(match[3]))
+            any_proven = True
+        if not any_proven and self.ballots:
+            self.report.skipped("radii", "the run has no certificates: `runoff certify` writes them")
 
-    def _note(self, claims: _radii.Certificates, n_seeds: int) -> None:
-        """Keep what an attestation says: certified accuracy by number of edits."""
+    def _record(self, claims: _radii.Certificates, n_seeds: int) -> None:
+        """Record the certified accuracy by number of edits, for an attestation."""
         if self.labels is None:
             return
-        right = claims.prediction == self.labels
+        correct = claims.prediction == self.labels
         largest = int(claims.radius.max())
         steps = sorted({*range(0, largest + 1, max(1, largest // 10)), largest})
         self.report.facts.setdefault("certificates", []).append(
@@ -73,14 +71,14 @@ class RunVerifier(StoredNetworks):
                 "election": claims.election,
                 "bound": claims.bound,
                 "networks_per_member": n_seeds,
-                "inputs": len(right),
-                "certified_accuracy": {str(r): round(float((right & (claims.radius >= r)).mean()), 6) for r in steps},
+                "inputs": len(correct),
+                "certified_accuracy": {str(r): round(float((correct & (claims.radius >= r)).mean()), 6) for r in steps},
             }
         )
 
 
 def _rows(data: bytes, kind: str, n: int) -> dict[str, NDArray[np.int64]]:
-    """Parse the rows of certificates: whole numbers, one row for each input, in order."""
+    """Parse the rows of certificates: integers, one row per input, in order."""
     needed = ("input", "prediction", "radius", "runner_up")
     try:
         if kind == "parquet":
@@ -97,8 +95,8 @@ def _rows(data: bytes, kind: str, n: int) -> dict[str, NDArray[np.int64]]:
         }
     except ImportError:
         raise
-    except Exception:  # whatever a hostile file may bring about
-        raise UnfitError("is not a table of whole numbers") from None
+    except Exception:  # a hostile file can cause any exception
+        raise UnfitError("is not a table of integers") from None
     if any(name not in read for name in needed) or read["input"] != list(range(n)):
         raise UnfitError(f"must have the columns {', '.join(needed)}, with a row for each of {n} inputs in order")
     for name, column in read.items():

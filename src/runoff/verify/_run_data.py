@@ -1,54 +1,30 @@
-"""What lies in a run directory, and the dataset that it was trained on."""
+"""The arrays of a run directory, and the dataset that the run was trained on."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runoff.verify import networks
-from runoff.verify._parts import Divided, Parts
-from runoff.verify._report import Report
-from runoff.verify._settings import compare_members, parts_of
-from runoff.verify.directory import Directory, UnfitError, open_directory
+from runoff.verify._settings import Verification, compare_members
+from runoff.verify.directory import UnfitError
 
 BALLOTS = re.compile(r"ballots-([1-9]\d{0,8})\.npy")
 EDIT = re.compile(r"edits/\d{6,}-(add|remove)\.npz")
 
 
-class RunData:
-    """A run's files and its dataset; each step notes in the report what it checked."""
+class RunData(Verification):
+    """The steps that check a run's arrays and its dataset."""
 
-    def __init__(
-        self, path: Path, report: Report, draws: np.random.Generator, *, full: bool, sample: int,
-        progress: Callable[[str], Any] = lambda _: None,
-    ) -> None:  # fmt: skip
-        self.path, self.report, self.draws, self.full, self.sample, self.progress = (
-            path, report, draws, full, sample, progress,
-        )  # fmt: skip
-        self.directory: Directory
-        self.parts: Parts
-        self.divided: Divided | None = None
-        self.x: NDArray[Any] | None = None  # training images after the edits
-        self.inputs: NDArray[Any] | None = None
+    x: NDArray[Any] | None = None  # training images after the edits
+    inputs: NDArray[Any] | None = None
 
     def open(self) -> bool:
         """Check the digests, and derive the partition again."""
-        directory = open_directory(self.path, self.report)
-        if directory is None:
-            return False
-        self.directory = directory
-        parts = parts_of(directory, self.report)
-        if parts is None:
-            return False
-        self.parts = parts
-        return self._check_arrays()
-
-    # -- what lies in the directory --------------------------------------------------------------------------------
+        return self.open_parts(run=True) and self._check_arrays()
 
     def _check_arrays(self) -> bool:
         report, before = self.report, len(self.report.failures)
@@ -96,8 +72,6 @@ class RunData:
                 raise UnfitError(f"has a ballot that is not a ranking: input {start + bad[0][0]}, member {bad[0][1]}")
         return ballots
 
-    # -- the data --------------------------------------------------------------------------------------------------
-
     def compare_dataset(self, dataset: Any, why_absent: str) -> bool:
         """Compare dataset, edits, labels and training sets with what the run records."""
         report, manifest = self.report, self.directory.manifest
@@ -108,10 +82,10 @@ class RunData:
         before = len(report.failures)
         fingerprint = networks.dataset_fingerprint(dataset)
         if fingerprint != manifest["settings"].get("fingerprint"):
-            report.files("the dataset", "has another fingerprint than the run records: these are other samples")
+            report.files("the dataset", "does not have the fingerprint that the run records: its samples differ")
             return False
         if list(dataset.classes) != manifest["dataset"]["classes"]:
-            report.files("the dataset", "has other classes than the run records")
+            report.files("the dataset", "does not have the classes that the run records")
             return False
         if self.labels is not None and not np.array_equal(self.labels, dataset.y_test):
             at = int(np.flatnonzero(self.labels != dataset.y_test)[0]) if len(self.labels) == len(dataset.y_test) else 0
@@ -131,15 +105,15 @@ class RunData:
         return len(report.failures) == before
 
     def _edited(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the samples after the edits that the run records, in order."""
+        """Return the samples after the edits that the run records, applied in order."""
         for name in self.directory.manifest.get("edits", []):
             match = EDIT.fullmatch(name) if isinstance(name, str) else None
             if match is None or name not in self.directory.present:
-                raise UnfitError(f"are not as the manifest lists them: {name!r:.60}")
+                raise UnfitError(f"do not match the manifest: {name!r:.60}")
             arrays = self.directory.arrays(name)
             images, labels = arrays.get("x"), arrays.get("y")
             if images is None or labels is None or images.shape[1:] != x.shape[1:] or labels.shape != images.shape[:1]:
-                raise UnfitError(f"are not samples like those of the dataset: {name}")
+                raise UnfitError(f"are not samples of the dataset's shape: {name}")
             if match[1] == "add":
                 x, y = np.concatenate([x, images]), np.concatenate([y, labels.astype(np.int64)])
                 continue

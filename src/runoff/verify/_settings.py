@@ -1,18 +1,56 @@
-"""What a manifest says of the partition, checked for its form before anything is computed from it."""
+"""The steps that runs and saved classifiers share: directory, partition, and training sets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from runoff.verify._parts import HASHES, Parts, derived_key
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff.verify._parts import HASHES, Divided, Parts, derived_key
 from runoff.verify._report import Report
-from runoff.verify.directory import Directory, UnfitError
+from runoff.verify.directory import RUN, Directory, UnfitError, open_directory
 
 MOST_MEMBERS, MOST_SEED = 10**6, 2**63
 
 
-def whole(value: Any, what: str, least: int, most: int) -> int:
-    """Return a whole number within bounds."""
+class Verification:
+    """A verification; each step notes in the report what it checked."""
+
+    def __init__(
+        self, path: Path, report: Report, draws: np.random.Generator, *, full: bool, sample: int,
+        progress: Callable[[str], Any] = lambda _: None,
+    ) -> None:  # fmt: skip
+        self.path, self.report, self.draws, self.full, self.sample, self.progress = (
+            path, report, draws, full, sample, progress,
+        )  # fmt: skip
+        self.directory: Directory
+        self.parts: Parts
+        self.divided: Divided | None = None
+
+    def open_parts(self, *, run: bool) -> bool:
+        """Check the digests and derive the partition again; return whether both match."""
+        directory = open_directory(self.path, self.report)
+        if directory is None:
+            return False
+        if directory.kind == RUN and not run:
+            self.report.files("manifest.json", "describes a run, not a saved classifier")
+            return False
+        parts = parts_of(directory, self.report)
+        if parts is None:
+            return False
+        self.directory, self.parts = directory, parts
+        return True
+
+    def sampled(self, n: int) -> NDArray[np.int64]:
+        """Return the inputs of n to check, in order: all of them, or a random sample."""
+        return np.arange(n) if self.full else np.sort(self.draws.permutation(n)[: self.sample])
+
+
+def bounded(value: Any, what: str, least: int, most: int) -> int:
+    """Return an integer within bounds."""
     if type(value) is not int or not least <= value <= most:
         raise UnfitError(f"must have {what} from {least} to {most}, got {value!r:.40}")
     return value
@@ -25,11 +63,11 @@ def parts_of(directory: Directory, report: Report) -> Parts | None:
         settings = manifest.get("settings")
         if not isinstance(settings, dict):
             raise UnfitError("has no settings")
-        k = whole(settings.get("n_partitions"), "n_partitions", 1, MOST_MEMBERS)
-        d = whole(settings.get("spread"), "spread", 1, MOST_MEMBERS // k)
-        seed = whole(settings.get("random_state"), "random_state", 0, MOST_SEED)
+        k = bounded(settings.get("n_partitions"), "n_partitions", 1, MOST_MEMBERS)
+        d = bounded(settings.get("spread"), "spread", 1, MOST_MEMBERS // k)
+        seed = bounded(settings.get("random_state"), "random_state", 0, MOST_SEED)
         if settings.get("hash") not in HASHES:
-            raise UnfitError(f"must have a hash out of {', '.join(HASHES)}, got {settings.get('hash')!r:.40}")
+            raise UnfitError(f"must have a hash from {', '.join(HASHES)}, got {settings.get('hash')!r:.40}")
         if "key" not in directory.present:
             raise UnfitError("does not list the key")
         key = directory.data("key", 64)
@@ -40,7 +78,7 @@ def parts_of(directory: Directory, report: Report) -> Parts | None:
         return None
     parts = Parts(k, d, seed, settings["hash"], key)
     recorded: Any = manifest.get("partition")
-    if directory.kind == "runoff run":
+    if directory.kind == RUN:
         recorded = recorded if isinstance(recorded, dict) else {}
         offsets, fingerprint = recorded.get("offsets"), recorded.get("fingerprint")
         if key != derived_key(seed):
@@ -54,24 +92,26 @@ def parts_of(directory: Directory, report: Report) -> Parts | None:
             "manifest.json", f"records the offsets {offsets!r:.60}, but {parts.offsets!r:.60} follow from the seed"
         )
     if fingerprint != parts.fingerprint:
-        report.files("manifest.json", "records another fingerprint of the partition than follows from key and settings")
+        report.files(
+            "manifest.json", "records a fingerprint of the partition that does not follow from key and settings"
+        )
     if len(report.failures) > before:
         return None
-    own_key = "the key, " if directory.kind == "runoff run" else ""
-    report.passed(f"{own_key}the spread and the fingerprint of the partition, derived again from key and settings")
+    key_too = "the key, " if directory.kind == RUN else ""
+    report.passed(f"{key_too}the spread and the fingerprint of the partition, derived again from key and settings")
     return parts
 
 
 def compare_members(manifest: dict[str, Any], sizes: Any, divided: Any, report: Report) -> None:
-    """Compare the members' training sets with what was recorded when they were trained."""
+    """Compare the members' training sets with those recorded at training."""
     n = len(divided.rows)
-    own = [len(rows) for rows in divided.rows]
+    actual = [len(rows) for rows in divided.rows]
     if sizes is None:
         report.skipped("the sizes of the training sets", "they are not recorded")
-    elif list(sizes) != own:
-        at = next((m for m in range(n) if m >= len(sizes) or sizes[m] != own[m]), n)
+    elif list(sizes) != actual:
+        at = next((m for m in range(n) if m >= len(sizes) or sizes[m] != actual[m]), n)
         got = sizes[at] if at < len(sizes) else "none"
-        report.files(f"member {at}", f"has {own[at] if at < n else 'no'} training samples, {got} are recorded")
+        report.files(f"member {at}", f"has {actual[at] if at < n else 'no'} training samples, {got} are recorded")
     recorded = manifest.get("training_sets")
     if recorded is None:
         report.skipped("the SHA-256 of the training sets", "they are not recorded")
@@ -81,6 +121,6 @@ def compare_members(manifest: dict[str, Any], sizes: Any, divided: Any, report: 
         return
     wrong = [m for m in range(n) if divided.training_set(m) != recorded[m]]
     for m in wrong[:5]:
-        report.files(f"member {m}", "was trained on other samples than the data, the key and the spread give it")
+        report.files(f"member {m}", "was not trained on the samples that data, key and spread give it")
     if not wrong:
-        report.passed(f"the training sets of {n:,} members, {sum(own):,} rows in all, hashed and divided again")
+        report.passed(f"the training sets of {n:,} members, {sum(actual):,} rows in all, hashed and divided again")

@@ -1,4 +1,4 @@
-"""The stored networks of a run: their scores against the ballots, and retraining."""
+"""The stored networks of a run: ballots from their scores, and retraining."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NETWORK = re.compile(r"members/member-(\d{6,9})-seed-(\d{4,9})\.safetensors")
 
 
 class Trainer(Protocol):
-    """Training and scoring, which the caller brings: this package has none."""
+    """Training and scoring code of the caller: this package has none."""
 
     def unlike(self) -> str | None:
-        """Return why results here would differ from the recorded ones; None where they must be the same."""
+        """Return why results here would differ from the recorded ones; None if they must be equal."""
 
     def scores(self, tensors: dict[str, Tensor], inputs: NDArray[Any]) -> NDArray[Any]:
         """Return a network's scores for some inputs."""
@@ -33,9 +33,7 @@ class Trainer(Protocol):
 
 
 class StoredNetworks(RunData):
-    """A run with the networks that it stores."""
-
-    # -- members and ballots ---------------------------------------------------------------------------------------
+    """The steps that check a run's stored networks."""
 
     def _network(self, member: int, seed: int) -> tuple[dict[str, str], dict[str, Tensor]] | None:
         name = f"members/member-{member:06d}-seed-{seed:04d}.safetensors"
@@ -51,18 +49,18 @@ class StoredNetworks(RunData):
             return
         wrong, unknown = [], set()
         seeds = sorted(self.ballots)
-        chosen = self._chosen(len(self.ballots[seeds[0]]))
+        chosen = self.sampled(len(self.ballots[seeds[0]]))
         scorer = self._scorer(trainer, why_absent)
         scored = 0
         for m in range(self.parts.n_members):
             shares = None if self.divided is None else self.divided.shares(m, self.n_classes)
-            found = []
+            member_scores = []
             for seed in range(seeds[-1]):
                 try:
                     network = self._network(m, seed)
                     if network is not None:
                         scored += self._rescored(network, scorer, chosen, m, seed)
-                        found.append((seed, self._scores(network, m, seed)))
+                        member_scores.append((seed, self._scores(network, m, seed)))
                     elif shares is not None and np.count_nonzero(shares) > 1:
                         report.files(f"member {m}", f"has no stored network of seed {seed}")
                 except UnfitError as error:
@@ -71,8 +69,8 @@ class StoredNetworks(RunData):
                     return
             for n_seeds in seeds:
                 ballots = self.ballots[n_seeds]
-                own = [scores for seed, scores in found if seed < n_seeds and scores is not None]
-                mean = networks.mean_scores(own, shares, len(ballots))
+                averaged = [scores for seed, scores in member_scores if seed < n_seeds and scores is not None]
+                mean = networks.mean_scores(averaged, shares, len(ballots))
                 if mean is None or mean.shape != (len(ballots), self.n_classes):
                     unknown.add(m)
                     continue
@@ -80,11 +78,13 @@ class StoredNetworks(RunData):
                 if len(differ):
                     wrong.append((n_seeds, m, int(differ[0])))
         for n_seeds, m, i in wrong[:SHOWN]:
-            report.files(f"ballots-{n_seeds}.npy, member {m}", f"does not rank as its stored networks score: input {i}")
+            report.files(
+                f"ballots-{n_seeds}.npy, member {m}", f"does not rank input {i} by the scores of its stored networks"
+            )
         if unknown:
             report.skipped(
                 f"the ballots of {len(unknown)} members",
-                "they vote by the shares of their classes, which need the dataset",
+                "they vote by their class shares, which need the dataset",
             )
         if not wrong:
             n = self.parts.n_members - len(unknown)
@@ -94,15 +94,12 @@ class StoredNetworks(RunData):
                 f"the stored scores of {scored:,} networks for {len(chosen):,} inputs, computed from their weights"
             )
 
-    def _chosen(self, n: int) -> NDArray[np.int64]:
-        return np.arange(n) if self.full else np.sort(self.draws.permutation(n)[: self.sample])
-
     def _scorer(self, trainer: Trainer | None, why_absent: str) -> Trainer | None:
         what = "that the stored scores are those of the stored weights"
         if not self.directory.manifest["dataset"].get("weights", True):
-            why: str | None = "the run keeps no weights"
+            why: str | None = "the run stores no weights"
         elif self.inputs is None:
-            why = "the dataset is not at hand"
+            why = "the dataset is not available"
         else:
             why = why_absent if trainer is None else trainer.unlike()
         if why is None:
@@ -115,9 +112,9 @@ class StoredNetworks(RunData):
         weights = {name: tensor for name, tensor in tensors.items() if name != SCORES}
         if scorer is None or self.inputs is None or metadata.get("refused") or not weights or SCORES not in tensors:
             return 0
-        own = np.asarray(scorer.scores(weights, self.inputs[chosen]))
-        kept = tensors[SCORES].numbers()[chosen]
-        differ = np.flatnonzero((networks.ranking(own) != networks.ranking(kept.astype(own.dtype))).any(axis=1))
+        new = np.asarray(scorer.scores(weights, self.inputs[chosen]))
+        stored = tensors[SCORES].numbers()[chosen]
+        differ = np.flatnonzero((networks.ranking(new) != networks.ranking(stored.astype(new.dtype))).any(axis=1))
         if len(differ):
             raise UnfitError(
                 f"does not give the stored scores for input {chosen[differ[0]]} (seed {seed}, member {member})"
@@ -131,10 +128,8 @@ class StoredNetworks(RunData):
         if SCORES not in tensors:
             raise UnfitError("has no stored scores")
         if self.inputs is not None and metadata.get("asked") != networks.inputs_digest(self.inputs):
-            raise UnfitError(f"has scores for other inputs than those of the dataset (member {member}, seed {seed})")
+            raise UnfitError(f"has scores for inputs that are not those of the dataset (member {member}, seed {seed})")
         return tensors[SCORES].numbers()
-
-    # -- members, retrained ------------------------------------------------------------------------------------
 
     def retrain(self, count: int, trainer: Trainer | None, why_absent: str) -> None:
         """Retrain networks chosen at random, and compare them with the stored ones bit for bit."""
@@ -155,20 +150,21 @@ class StoredNetworks(RunData):
             network = self._network(member, seed)
             rows = self.divided.rows[member]
             codes = np.array([self.divided.codes[i] for i in rows], np.int64)
-            own, scores = trainer.retrained(member, seed, self.x, rows, codes, self.inputs)
-            kept = dict(network[1]) if network is not None else {}
-            kept_scores = kept.pop(SCORES, None)
-            if kept and kept != own:
-                at = next((n for n in sorted({*kept, *own}) if kept.get(n) != own.get(n)), "")
-                self.report.files(name, f"is not what retraining member {member} gives: tensor {at!r} differs")
-            elif scores is not None and kept_scores is not None and not _same(scores, kept_scores):
-                self.report.files(name, f"has other scores than retraining member {member} gives")
+            new, scores = trainer.retrained(member, seed, self.x, rows, codes, self.inputs)
+            stored_tensors = dict(network[1]) if network is not None else {}
+            stored_scores = stored_tensors.pop(SCORES, None)
+            if stored_tensors and stored_tensors != new:
+                names = sorted({*stored_tensors, *new})
+                at = next((n for n in names if stored_tensors.get(n) != new.get(n)), "")
+                self.report.files(name, f"differs from the retrained network of member {member}: tensor {at!r}")
+            elif scores is not None and stored_scores is not None and not _same(scores, stored_scores):
+                self.report.files(name, f"has scores that differ from the retrained network of member {member}")
             else:
                 same.append(f"{member}" if seed == 0 else f"{member} (seed {seed})")
         if same:
             self.report.passed(f"{len(same)} networks retrained, bit for bit the same: members {', '.join(same[:12])}")
 
 
-def _same(scores: NDArray[Any], kept: Tensor) -> bool:
-    numbers = kept.numbers()
+def _same(scores: NDArray[Any], stored: Tensor) -> bool:
+    numbers = stored.numbers()
     return bool(np.array_equal(scores.astype(numbers.dtype), numbers, equal_nan=True))

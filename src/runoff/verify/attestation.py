@@ -1,7 +1,7 @@
 """Attestations: an in-toto Statement about a run, and signatures over it.
 
-The subject is the run's manifest, which lists the SHA-256 of every other file; the predicate says what the run is and
-what was verified. https://in-toto.io/Statement/v1 is the format that sigstore and most tools of supply chains read.
+The subject is the run's manifest, which lists the SHA-256 of every other file; the predicate describes the run and what
+was verified. https://in-toto.io/Statement/v1 is the format that sigstore and most supply-chain tools read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELDS = ("dataset", "versions", "trained_by", "settings", "election", "edits")
 
 
 def statement(report: Report) -> dict[str, Any]:
-    """Return the statement about a directory that was verified."""
+    """Return the statement about a verified directory."""
     facts = report.facts
     return {
         "_type": STATEMENT,
@@ -38,10 +38,10 @@ def statement(report: Report) -> dict[str, Any]:
 def compare(path: Path, report: Report) -> None:
     """Compare an attestation with the directory on disk."""
     try:
-        given = parsed(read(path, MOST))
-        subject = given["subject"][0]["digest"]["sha256"]
-        predicate = given["predicate"]
-        fits = given["_type"] == STATEMENT and given["predicateType"] == PREDICATE and isinstance(predicate, dict)
+        attested = parsed(read(path, MOST))
+        subject = attested["subject"][0]["digest"]["sha256"]
+        predicate = attested["predicate"]
+        fits = attested["_type"] == STATEMENT and attested["predicateType"] == PREDICATE and isinstance(predicate, dict)
     except UnfitError as error:
         report.files(str(path), str(error))
         return
@@ -51,23 +51,23 @@ def compare(path: Path, report: Report) -> None:
         report.files(str(path), "is not an attestation of a run")
         return
     if subject != report.facts.get("manifest_sha256"):
-        report.files(str(path), "attests to another manifest.json than the one in this directory")
+        report.files(str(path), "attests to a manifest.json other than the one in this directory")
         return
-    own = statement(report)["predicate"]
+    expected = statement(report)["predicate"]
     for field in FIELDS:
-        if predicate.get(field) != own.get(field):
-            report.files(str(path), f"says something else about {field} than the run does")
+        if predicate.get(field) != expected.get(field):
+            report.files(str(path), f"disagrees with the run about {field}")
             return
-    verified = {entry["file"]: entry for entry in own["certificates"]}
+    verified = {entry["file"]: entry for entry in expected["certificates"]}
     for entry in predicate.get("certificates", ()):
         name: Any = entry.get("file") if isinstance(entry, dict) else None
         if name in verified and entry != verified[name]:
-            report.files(str(path), f"claims another certified accuracy than {name} gives")
+            report.files(str(path), f"claims a certified accuracy that differs from that of {name}")
             return
         if name not in verified:
-            report.files(str(path), f"claims certified accuracy by {name!r:.60}, which was not verified here")
+            report.files(str(path), f"claims certified accuracy from {name!r:.60}, which was not verified")
             return
-    report.passed(f"{path.name} attests to this manifest, and to what was verified here")
+    report.passed(f"{path.name} attests to this manifest and to these results")
 
 
 def check_signature(attestation: Path, signature: Path, allowed: Path, signer: str, report: Report) -> None:
@@ -84,9 +84,9 @@ def check_signature(attestation: Path, signature: Path, allowed: Path, signer: s
         report.files(f"{attestation}, {signature}, {allowed}", str(error))
         return
     command = [program, "-Y", "verify", "-f", str(allowed), "-I", signer, "-n", NAMESPACE, "-s", str(signature)]
-    done = subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)  # noqa: S603
-    if done.returncode:
-        reason = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
+    process = subprocess.run(command, input=data, capture_output=True, timeout=60, check=False)  # noqa: S603
+    if process.returncode:
+        reason = (process.stderr + process.stdout).decode("utf-8", "replace").strip().splitlines()
         report.files(
             str(signature), f"is not a valid signature of {signer} ({reason[0][:120] if reason else 'refused'})"
         )

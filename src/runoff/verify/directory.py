@@ -1,4 +1,4 @@
-"""A directory with a manifest: every digest is checked before anything but the manifest is parsed."""
+"""Directories with a manifest: every digest is checked before anything but the manifest is parsed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnfitError(ValueError):
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file. Links, pipes and devices are refused, and opening one does not wait."""
+    """Open a regular file; links, pipes and devices are rejected without blocking."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, flags)
@@ -52,7 +52,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read(path: Path, most: int) -> bytes:
-    """Read a regular file of at most so many bytes."""
+    """Read a regular file of at most `most` bytes."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
@@ -70,13 +70,13 @@ def sha256(path: Path) -> str:
 
 
 def parsed(data: bytes) -> Any:
-    """Parse JSON: no NaN, no key twice, no depth that breaks the parser."""
+    """Parse JSON without NaN, duplicate keys, or nesting that is too deep for the parser."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        unique = dict(pairs)
+        if len(unique) < len(pairs):
             raise UnfitError("names a key twice")
-        return found
+        return unique
 
     def constant(name: str) -> None:
         raise UnfitError(f"holds {name}")
@@ -94,7 +94,7 @@ class Directory:
 
     def __init__(self, path: Path, manifest: dict[str, Any], digest: str) -> None:
         self.path, self.manifest, self.digest = path, manifest, digest
-        self.present: set[str] = set()  # files that are listed, and were checked
+        self.present: set[str] = set()  # files that are listed and were checked
 
     @property
     def kind(self) -> str:
@@ -118,7 +118,7 @@ class Directory:
 
 
 def npy(data: bytes) -> NDArray[Any]:
-    """Parse the bytes of a .npy file whose header promises no more than there is."""
+    """Parse the bytes of a .npy file, whose size must match its header."""
     file = io.BytesIO(data)
     try:
         shape, fortran, dtype = read_header(file)
@@ -130,11 +130,11 @@ def npy(data: bytes) -> NDArray[Any]:
         array = np.frombuffer(data, dtype, count, file.tell())
         return array.reshape(shape, order="F" if fortran else "C")
     except (ValueError, OverflowError, MemoryError):
-        raise UnfitError("is not a whole .npy file of plain numbers or texts") from None
+        raise UnfitError("is not a complete .npy file of plain numbers or strings") from None
 
 
 def npz(data: bytes) -> dict[str, NDArray[Any]]:
-    """Parse the bytes of a .npz file; what unpacks to far more than it promises is refused."""
+    """Parse the bytes of a .npz file; a file that would unpack to far more bytes than zlib allows is rejected."""
     arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -143,12 +143,12 @@ def npz(data: bytes) -> dict[str, NDArray[Any]]:
             for info in archive.infolist():
                 arrays[info.filename.removesuffix(".npy")] = npy(archive.read(info))
     except (ValueError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error):
-        raise UnfitError("is not a whole .npz file") from None
+        raise UnfitError("is not a complete .npz file") from None
     return arrays
 
 
 def open_directory(path: Path, report: Report) -> Directory | None:
-    """Open a directory and check the digest of every file; None where something does not match."""
+    """Open a directory and check the digest of every file; return None if something does not match."""
     try:
         data = read(path / "manifest.json", MOST_MANIFEST)
         manifest = parsed(data)
@@ -181,19 +181,21 @@ def _check_form(manifest: Any, data: bytes) -> None:
             or "\0" in name
             or name != "/".join(parts)
         ):
-            raise UnfitError(f"names a file outside of the directory, {name!r:.60}")
+            raise UnfitError(f"names a file outside the directory, {name!r:.60}")
         if not isinstance(digest, str) or not HEX.fullmatch(digest):
-            raise UnfitError(f"has something else than a SHA-256 for {name!r:.60}")
+            raise UnfitError(f"has an invalid SHA-256 for {name!r:.60}")
     if data != json.dumps(manifest, indent=1).encode():
-        raise UnfitError("is not in the form in which it was written: it was altered")
+        raise UnfitError("is not formatted as runoff writes it: it was altered")
     name, last = next(reversed(manifest.items()))
-    sealed = "digest" in manifest or (isinstance(last, str) and HEX.fullmatch(last))  # older ones end with other things
+    sealed = "digest" in manifest or (
+        isinstance(last, str) and HEX.fullmatch(last)
+    )  # manifests of older releases have no digest
     if sealed and (name, last) != ("digest", own_digest(manifest)):
-        raise UnfitError("does not have the SHA-256 that it names for itself: it was altered")
+        raise UnfitError("does not match its own SHA-256: it was altered")
 
 
 def _check_run(manifest: dict[str, Any]) -> None:
-    """Refuse a run's manifest whose entries are of other kinds than those that are read here."""
+    """Raise UnfitError if entries of a run's manifest have unexpected types."""
     dataset = manifest.get("dataset")
     classes = dataset.get("classes") if isinstance(dataset, dict) else None
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes) or len(classes) < 2:
@@ -204,7 +206,7 @@ def _check_run(manifest: dict[str, Any]) -> None:
 
 
 def own_digest(manifest: dict[str, Any]) -> str:
-    """Return the SHA-256 of what a manifest says, without the entry for it."""
+    """Return the SHA-256 of a manifest without its `digest` entry."""
     rest = {name: value for name, value in manifest.items() if name != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -226,16 +228,16 @@ def _check_files(directory: Directory, report: Report) -> None:
             continue
         try:
             if not file.parent.resolve().is_relative_to(root):
-                raise UnfitError("lies outside of the directory, through a link")
-            found = sha256(file)
+                raise UnfitError("lies outside the directory, through a link")
+            actual = sha256(file)
         except UnfitError as error:
             wrong.append((name, str(error)))
             continue
         except OSError as error:
             wrong.append((name, f"cannot be read ({error.strerror})"))
             continue
-        if found != digest:
-            wrong.append((name, "has another SHA-256 than the manifest lists: it was altered or damaged"))
+        if actual != digest:
+            wrong.append((name, "does not match the SHA-256 in the manifest: it was altered or damaged"))
         directory.present.add(name)
     for name, what in wrong[:SHOWN]:
         report.files(name, what)
@@ -247,7 +249,7 @@ def _check_files(directory: Directory, report: Report) -> None:
     if members:
         report.skipped(f"{members:,} networks", "members/ is not in the directory")
     if len(absent) > members:
-        report.skipped(f"{len(absent) - members} files of certificates", "they are listed, and no longer there")
+        report.skipped(f"{len(absent) - members} files of certificates", "they are listed in the manifest, but missing")
     if "digest" not in directory.manifest:
         report.skipped("the manifest itself", "it does not record its own digest")
     unlisted = sorted(

@@ -1,4 +1,4 @@
-"""Stored networks: their tensors and scores, read without PyTorch; and scores to ballots."""
+"""Tensors and scores of stored networks, read without PyTorch, and ballots from scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READ = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor as it is stored."""
+    """A stored tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Tensor:
 
 
 def tensors(data: bytes) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Parse a safetensors file: the length of the header, the header as JSON, the tensors' bytes without gaps."""
+    """Parse a safetensors file into metadata and tensors: header length, JSON header, tensors without gaps."""
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > min(len(data) - 8, 10**8):
         raise UnfitError("is not a safetensors file")
@@ -41,8 +41,8 @@ def tensors(data: bytes) -> tuple[dict[str, str], dict[str, Tensor]]:
     try:
         metadata = header.pop("__metadata__", {})
         if not all(isinstance(value, str) for value in metadata.values()):
-            raise UnfitError("has metadata that are not texts")
-        found, end = {}, 0
+            raise UnfitError("has metadata that are not strings")
+        stored, end = {}, 0
         for name, about in sorted(header.items(), key=lambda item: item[1]["data_offsets"]):
             start, stop = about["data_offsets"]
             shape = tuple(about["shape"])
@@ -50,38 +50,38 @@ def tensors(data: bytes) -> tuple[dict[str, str], dict[str, Tensor]]:
             sizes = all(type(n) is int and n >= 0 for n in (*shape, start, stop))
             if not sizes or start != end or stop - start != count * SIZES[about["dtype"]]:
                 raise UnfitError(f"does not hold the tensor {name!r:.60} that its header promises")
-            found[name], end = Tensor(about["dtype"], shape, bytes(body[start:stop])), stop
+            stored[name], end = Tensor(about["dtype"], shape, bytes(body[start:stop])), stop
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise error if isinstance(error, UnfitError) else UnfitError("has a damaged header") from None
     if end != len(body):
         raise UnfitError("has bytes that belong to no tensor")
-    return metadata, found
+    return metadata, stored
 
 
 def inputs_digest(images: NDArray[Any]) -> str:
-    """Return the SHA-256 by which a network names the inputs that its scores are for: type, shape and values."""
+    """Return the SHA-256 that identifies the inputs of a network's scores: type, shape and values."""
     head = f"{images.dtype.str} {images.shape} ".encode()
     return hashlib.sha256(head + np.ascontiguousarray(images).tobytes()).hexdigest()
 
 
 def mean_scores(scores: list[NDArray[Any]], shares: NDArray[np.float64] | None, n: int) -> NDArray[np.float32] | None:
-    """Return a member's scores: the mean over its networks; its shares where there is none that is finite.
+    """Return a member's scores: the mean over its networks, or its class shares if there is none or it is not finite.
 
-    None where shares are needed and not known.
+    None if class shares are needed and unknown.
     """
     if not scores:
         return None if shares is None else np.tile(shares.astype(np.float32), (n, 1))
-    mean: NDArray[np.float32] = np.mean([own.astype(np.float64) for own in scores], axis=0).astype(np.float32)
-    broken = ~np.isfinite(mean).all(axis=1)
-    if broken.any():
+    mean: NDArray[np.float32] = np.mean([array.astype(np.float64) for array in scores], axis=0).astype(np.float32)
+    not_finite = ~np.isfinite(mean).all(axis=1)
+    if not_finite.any():
         if shares is None:
             return None
-        mean[broken] = shares
+        mean[not_finite] = shares
     return mean
 
 
 def ranking(scores: NDArray[Any]) -> NDArray[Any]:
-    """Return ballots: n_classes - 1 points for the highest score, down to 0; of equal scores the lower class first."""
+    """Return ballots: n_classes - 1 points for the highest score, down to 0; of equal scores, the lower class first."""
     n_classes = scores.shape[-1]
     points = np.empty(scores.shape, np.uint8 if n_classes <= 256 else np.uint16)
     order = np.argsort(-scores, axis=-1, kind="stable")
