@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command-line interface."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from runoff.cli.options import common_options
 @click.version_option(__version__)
 @common_options
 def main() -> None:
-    """Certified predictions from training data that cannot be fully trusted.
+    """Certify predictions of classifiers whose training data cannot be fully trusted.
 
-    Exit codes: 1 cannot be done, 2 invalid input, 3 a requirement is not met or a certificate is wrong, 4 files do not
-    match what was recorded about them, 70 a bug.
+    Exit codes: 1 failure, 2 invalid input, 3 a requirement is not met or a certificate is wrong, 4 files do not match
+    their recorded digests, 70 a bug.
 
     Example: runoff demo
     """
