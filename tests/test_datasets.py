@@ -67,15 +67,15 @@ def test_the_fingerprint_is_of_the_content_alone():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x_train": np.zeros((4, 2, 3))}, "x_train must be images of 8 bits, uint8 .* got float64 \\(4, 2, 3\\)"),
-        ({"x_test": np.zeros((2, 6), np.uint8)}, "x_test must be images of 8 bits"),
-        ({"x_test": np.zeros((2, 3, 2), np.uint8)}, "must be alike, got \\(2, 3\\) and \\(3, 2\\)"),
+        ({"x_train": np.zeros((4, 2, 3))}, "x_train must be 8-bit images, uint8 .* got float64 \\(4, 2, 3\\)"),
+        ({"x_test": np.zeros((2, 6), np.uint8)}, "x_test must be 8-bit images"),
+        ({"x_test": np.zeros((2, 3, 2), np.uint8)}, "must have the same shape, got \\(2, 3\\) and \\(3, 2\\)"),
         ({"y_train": np.zeros(3, int)}, "one for each of 4 images in x_train, got int64 \\(3,\\)"),
-        ({"y_train": np.zeros(4)}, "y_train must be whole numbers"),
+        ({"y_train": np.zeros(4)}, "y_train must be integers"),
         ({"y_test": np.array([0, 2])}, "y_test must be classes 0 to 1, got 2"),
         ({"y_test": np.array([0, -1])}, "y_test must be classes 0 to 1, got -1"),
         ({"classes": ("a", "a")}, "classes with different names, got 2"),
-        ({"original_sums": np.zeros(3, np.int64)}, "original_sums must have one row for each training image"),
+        ({"original_sums": np.zeros(3, np.int64)}, "original_sums must have one row per training image"),
         ({"original_digests": np.zeros((4, 8), np.uint8)}, "original_digests must have one row"),
     ],
 )
@@ -108,7 +108,7 @@ def test_nobody_without_a_home_is_left_in_the_dark(monkeypatch):
     for command in ("list", "check"):
         result = run(command)
         assert result.exit_code == 2
-        assert "no home directory to keep data in: give data_dir or set RUNOFF_DATA" in result.stderr
+        assert "no home directory to store data in: give data_dir or set RUNOFF_DATA" in result.stderr
 
 
 def test_the_package_stays_light():
@@ -134,16 +134,16 @@ def test_what_is_missing_is_told_with_file_address_and_checksum(name):
 def test_names_and_paths_that_are_none():
     with pytest.raises(datasets.DatasetError, match=r"'cifar11' is neither a dataset \(digits, mnist, cifar10, gtsrb"):
         datasets.load("cifar11")
-    with pytest.raises(datasets.DatasetError, match="size is for folders of images, got it with 'digits'"):
+    with pytest.raises(datasets.DatasetError, match="size applies to folders of images only, not to 'digits'"):
         datasets.load("digits", size=(4, 4))
-    with pytest.raises(datasets.DatasetError, match="classes is for your own data, those of 'digits' are known: leave"):
+    with pytest.raises(datasets.DatasetError, match="classes applies to your own data only, not to 'digits': leave"):
         datasets.load("digits", classes=10)
     with pytest.raises(datasets.DatasetError, match="must be one of digits, mnist, cifar10, gtsrb, got 'cifar11'"):
         datasets.located("cifar11")
 
 
 def test_paths_that_the_system_does_not_know():
-    nobody = "'~nobody-at-all/x' begins with a home directory that nobody has: write it out"
+    nobody = "'~nobody-at-all/x' begins with the home directory of an unknown user: write the path in full"
     assert told_of(datasets.load, "~nobody-at-all/x") == nobody
     assert told_of(datasets.load, Path("~nobody-at-all/x")) == nobody
     assert told_of(datasets.located, "mnist", "~nobody-at-all/x") == nobody
@@ -152,7 +152,7 @@ def test_paths_that_the_system_does_not_know():
     assert told_of(datasets.load, long) == f"{long} cannot be read: File name too long"
     for call in (datasets.load, datasets.located):
         assert told_of(call, "mnist", long).endswith(" cannot be read: File name too long")
-    assert f"{long}/mnist cannot be made (File name too long); run" in told_of(datasets.fetch, "mnist", long)
+    assert f"{long}/mnist cannot be created (File name too long); run" in told_of(datasets.fetch, "mnist", long)
 
 
 def test_what_may_not_be_read_is_told(tmp_path, monkeypatch):

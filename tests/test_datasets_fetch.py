@@ -118,7 +118,7 @@ def test_a_download_is_resumed_by_the_next_command(server, tmp_path, monkeypatch
     result = run("fetch", "mnist", "--data-dir", tmp_path, "--url-base", server.address)
     assert result.exit_code == 1
     error = result.stderr.splitlines()[-1]
-    assert f"Error: {FIRST} cannot be downloaded (the connection broke off after 150000 of 300000 bytes); run" in error
+    assert f"Error: {FIRST} cannot be downloaded (the connection was lost after 150000 of 300000 bytes); run" in error
     assert f"put {FIRST} (sha256 {hashlib.sha256(server.files[FIRST]).hexdigest()}) from {server.address}" in error
     assert f"into {tmp_path}/mnist and run: runoff data check mnist --data-dir {tmp_path}" in error
     assert list(fetched(tmp_path)) == [f"{FIRST}.part"]
@@ -159,7 +159,7 @@ def test_a_wrong_server_is_asked_from_zero_once(server, tmp_path):
     (tmp_path / "mnist" / f"{FIRST}.part").write_bytes(server.files[FIRST][:1000])
     server.files[FIRST] = bytes(300000)
     server.habits = ["", "break"]
-    with pytest.raises(datasets.IntegrityError, match=r"is not the official file: .* get it from elsewhere"):
+    with pytest.raises(datasets.IntegrityError, match=r"is not the official file: .* download it from elsewhere"):
         datasets.fetch("mnist", tmp_path, url_base=server.address)
     assert server.asked == ["bytes=1000-", None, "bytes=150000-"]
     assert fetched(tmp_path) == {}
@@ -185,7 +185,7 @@ def test_a_wrong_file_that_is_there_is_left_alone(server, tmp_path):
 
 def test_an_endless_file_is_cut_off(server, tmp_path, monkeypatch):
     monkeypatch.setattr(_fetch, "LARGEST", 1000)
-    with pytest.raises(datasets.IntegrityError, match="sends more than 1000 bytes"):
+    with pytest.raises(datasets.IntegrityError, match="sent more than 1000 bytes"):
         datasets.fetch("mnist", tmp_path, url_base=server.address)
     assert fetched(tmp_path) == {}
 
@@ -236,7 +236,7 @@ def test_without_a_network(server, tmp_path):
     error = result.stderr.splitlines()[-1]
     assert error.startswith(f"Error: {FIRST} cannot be downloaded (")
     assert f"put {FIRST} (sha256 " in error
-    for archive in datasets.named("mnist").archives:  # all that are absent, not only the first
+    for archive in datasets.catalogue.get("mnist").archives:  # all that are absent, not only the first
         assert f"{archive} from {closed}/{archive.file}" in error
     assert f" into {tmp_path}/mnist and run: runoff data check mnist" in error
 
@@ -260,7 +260,7 @@ def test_a_disk_that_cannot_be_written(server, tmp_path):
     (tmp_path / "mnist").write_text("a file")
     result = run("fetch", "mnist", "--data-dir", tmp_path, "--url-base", server.address)
     assert result.exit_code == 1
-    assert "mnist cannot be made (File exists)" in result.stderr
+    assert "mnist cannot be created (File exists)" in result.stderr
     (tmp_path / "d" / "mnist" / f"{FIRST}.part").mkdir(parents=True)
     result = run("fetch", "mnist", "--data-dir", tmp_path / "d", "--url-base", server.address)
     assert result.exit_code == 1

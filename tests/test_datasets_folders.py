@@ -51,7 +51,7 @@ def test_a_folder_of_images_of_many_sizes(tmp_path):
         with pytest.raises(datasets.DatasetError, match="size must be "):
             datasets.load(tmp_path, size=size)
     np.savez("mine.npz", **own_arrays())
-    with pytest.raises(datasets.DatasetError, match="size is for folders of images"):
+    with pytest.raises(datasets.DatasetError, match="size applies to folders of images only"):
         datasets.load("mine.npz", size=(4, 5))
 
 
@@ -63,7 +63,7 @@ def test_grey_stays_grey_and_nothing_is_changed_by_its_neighbour(tmp_path):
     with pytest.raises(datasets.DatasetError, match=r"1.png is in colour and .*0.png is grey: convert one of them"):
         datasets.load(tmp_path)
     Image.fromarray(images(4, 4, 4)).save(tmp_path / "train/a/1.png")
-    with pytest.raises(datasets.DatasetError, match="must be a grey or RGB image of 8 bits, got mode RGBA"):
+    with pytest.raises(datasets.DatasetError, match="must be an 8-bit grey or RGB image, got mode RGBA"):
         datasets.load(tmp_path)
     palette = Image.fromarray(images(4, 4, 3)).quantize(4)
     for part in ("train/a/0.png", "train/a/1.png", "test/a/0.png"):
@@ -79,7 +79,7 @@ def test_folders_that_will_not_do(tmp_path):
     with refused(match="it has no test"):
         datasets.load(tmp_path)
     picture(tmp_path / "test/b/0.png", images(4, 4))
-    with refused(match="has test/b and no train/b"):
+    with refused(match="has test/b but no train/b"):
         datasets.load(tmp_path)
     (tmp_path / "train/b").mkdir()
     (tmp_path / "test/b/0.png").write_bytes(b"\x89PNG\r\n\x1a\n")
@@ -103,7 +103,9 @@ def test_a_folder_with_a_list_of_its_classes(tmp_path, text):
     same(dataset, cat[None], [2], dog[None], [0])
     for part in ("train", "test"):
         (tmp_path / part / "eel").mkdir()
-        with pytest.raises(datasets.DatasetError, match=f"has the folder {part}/eel, which is none of its 3 classes: "):
+        with pytest.raises(
+            datasets.DatasetError, match=f"has the folder {part}/eel, which is not one of its 3 classes: "
+        ):
             datasets.load(tmp_path)
         (tmp_path / part / "eel").rmdir()
     (tmp_path / "classes.txt").unlink()
@@ -117,18 +119,18 @@ def test_numbered_folders(tmp_path):
     picture(tmp_path / "test/9/0.png", images(4, 4))
     dataset = datasets.load(tmp_path, classes=11)
     assert (dataset.y_train.tolist(), dataset.y_test.tolist()) == ([2, 10], [9])
-    with pytest.raises(datasets.DatasetError, match="has the folder train/10, which is none of its 10 classes"):
+    with pytest.raises(datasets.DatasetError, match="has the folder train/10, which is not one of its 10 classes"):
         datasets.load(tmp_path, classes=10)
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "must have no empty names, got one in place 1"),
-        (b"cat\n\ndog\n", "must have no empty names, got one in place 2"),
-        (b"cat\n \ndog\n", "must have no empty names, got one in place 2"),
+        (b"", "must have no empty names, but number 1 is empty"),
+        (b"cat\n\ndog\n", "must have no empty names, but number 2 is empty"),
+        (b"cat\n \ndog\n", "must have no empty names, but number 2 is empty"),
         (b"cat\ndog\ncat\n", "must have different names, got 'cat' twice"),
-        (b"cat\nd\xffg\n", "must be text in UTF-8, got other bytes at 5: save it as UTF-8"),
+        (b"cat\nd\xffg\n", "must be text in UTF-8, got an invalid byte at 5: save it as UTF-8"),
         (b"cat\ndog\n" + b"x" * 2**22, "cannot be read: classes.txt has more than 4194304 bytes"),
         (b"\n".join(b"%d" % i for i in range(65537)), "must have from 1 to 65536 names, got 65537"),
     ],
@@ -149,7 +151,7 @@ def test_a_list_of_classes_leads_nowhere_else(tmp_path):
     (tmp_path / "names").write_text("cat\ndog\n")
     for link in (tmp_path / "names", tmp_path / "nothing"):
         (folder / "classes.txt").symlink_to(link)
-        assert "classes.txt must be a plain file with the name of one class a line" in told_of(datasets.load, folder)
+        assert "classes.txt must be a regular file with one class name per line" in told_of(datasets.load, folder)
         (folder / "classes.txt").unlink()
     (folder / "classes.txt").mkdir()
-    assert "classes.txt must be a plain file with the name of one class a line" in told_of(datasets.load, folder)
+    assert "classes.txt must be a regular file with one class name per line" in told_of(datasets.load, folder)

@@ -28,7 +28,7 @@ def test_digits_come_with_scikit_learn(monkeypatch):
     assert dataset.original_sums is None
     altered = dataclasses.replace(catalogue.DIGITS, labels="0" * 64)
     monkeypatch.setitem(catalogue.CATALOGUE, "digits", altered)
-    with pytest.raises(datasets.IntegrityError, match=r"its labels have SHA-256 9ac6.*install scikit-learn again"):
+    with pytest.raises(datasets.IntegrityError, match=r"its labels have SHA-256 9ac6.*reinstall scikit-learn"):
         datasets.load("digits")
 
 

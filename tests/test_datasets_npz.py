@@ -60,10 +60,10 @@ def test_classes_that_are_decided_beforehand(classes, names):
         ("abc", "classes must be a number of classes or a list of their names, got 'abc'"),
         ({"a": 0, "b": 1, "c": 2}, "classes must be a number of classes or a list of their names, got {"),
         (np.array([["a", "b", "c"]]), "classes must be a number of classes or a list of their names, got array"),
-        (range(3), "classes must be names, which are texts, got 0 of type int"),
-        ([["a"], "b", "c"], "classes must be names, which are texts, got ['a'] of type list"),
+        (range(3), "classes must be names (str), got 0 of type int"),
+        ([["a"], "b", "c"], "classes must be names (str), got ['a'] of type list"),
         (["a", "b", "a"], "classes must have different names, got 'a' twice: remove one of them"),
-        (["a", " ", "c"], "classes must have no empty names, got one in place 2: remove it"),
+        (["a", " ", "c"], "classes must have no empty names, but number 2 is empty: remove it"),
     ],
 )
 def test_classes_that_will_not_do(classes, message, tmp_path):
@@ -86,7 +86,7 @@ def test_classes_must_agree_with_those_that_are_stored(tmp_path):
         for classes in (None, names, 3):
             dataset = datasets.load(path, classes=classes)
             assert (dataset.classes, dataset.classes_fixed) == (("a", "b", "c"), True)
-        for classes, told in ((4, "4 of them in place of 3"), (["a", "c", "b"], "'c' in place of 'b'")):
+        for classes, told in ((4, "4 classes instead of 3"), (["a", "c", "b"], "'c' instead of 'b'")):
             with pytest.raises(datasets.DatasetError) as error:
                 datasets.load(path, classes=classes)
             assert str(error.value) == f"classes must agree with {where}, got {told}: leave classes out"
@@ -110,17 +110,17 @@ def test_an_npz_file_of_another_program():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"y_test": None}, "mine.npz must hold x_train, y_train, x_test, y_test, and has no y_test"),
+        ({"y_test": None}, "mine.npz must hold x_train, y_train, x_test, y_test, but has no y_test"),
         ({"y_test": np.array([{}, {}])}, "got pickled objects in y_test, which are never loaded"),
-        ({"x_test": np.zeros((2, 3, 4))}, "mine.npz: x_test must be images of 8 bits.* got float64"),
+        ({"x_test": np.zeros((2, 3, 4))}, "mine.npz: x_test must be 8-bit images.* got float64"),
         ({"y_train": np.array([0, 1, 2, 3, -4])}, "y_train must be classes 0 to 3, got -4"),
         ({"y_train": np.array([0, 1, 2, 3, 2**60])}, "y_train must be classes 0 to 65535, got 1152921504606846976"),
-        ({"y_train": np.array(["a"] * 5)}, "y_train must be whole numbers"),
-        ({"y_train": np.zeros(0, int)}, "y_train must be whole numbers"),
-        ({"classes": np.arange(3)}, "classes must be a list of texts, got int64"),
+        ({"y_train": np.array(["a"] * 5)}, "y_train must be integers"),
+        ({"y_train": np.zeros(0, int)}, "y_train must be integers"),
+        ({"classes": np.arange(3)}, "classes must be a list of strings, got int64"),
         ({"classes": np.array(["a", "b"])}, "y_train must be classes 0 to 1, got 2"),
         ({"classes": np.array(["a", "b", "a"])}, "mine.npz: classes must have different names, got 'a' twice"),
-        ({"classes": np.array(["a", "", "b"])}, "mine.npz: classes must have no empty names, got one in place 2"),
+        ({"classes": np.array(["a", "", "b"])}, "mine.npz: classes must have no empty names, but number 2 is empty"),
     ],
 )
 def test_npz_files_that_will_not_do(changes, message):
@@ -145,8 +145,8 @@ def test_damaged_npz_files():
     with zipfile.ZipFile(io.BytesIO(whole)) as archive:
         stored = {name: archive.read(name) for name in archive.namelist()}
     for n, message in (
-        (9, "is damaged: x_train promises 108 bytes and has fewer"),
-        (4, "more bytes than it promises"),
+        (9, "is damaged: x_train has fewer than the 108 bytes its header claims"),
+        (4, "more bytes than its header claims"),
         (-5, "cannot be read as a .npz file: it has a header of version"),
         (f"0, {2**70}", "cannot be read as a .npz file: "),
     ):

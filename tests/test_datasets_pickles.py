@@ -122,9 +122,9 @@ def test_a_hostile_pickle_is_an_integrity_error(cifar10, tmp_path):
         ([1], "a batch must be a dictionary, got list"),
         ({"labels": [0, 1]}, r"a batch must have 'data' \(2, 36\), got NoneType"),
         ({"data": np.zeros((2, 35), np.uint8), "labels": [0, 1]}, r"got \(2, 35\)"),
-        ({"data": np.zeros((2, 36), np.uint8), "labels": [0]}, "'labels', 2 whole numbers"),
-        ({"data": np.zeros((2, 36), np.uint8), "labels": [0, 256]}, "'labels', 2 whole numbers"),
-        ({"data": np.zeros((2, 36), np.float32), "labels": [0, 1]}, "not that of an array of uint8"),
+        ({"data": np.zeros((2, 36), np.uint8), "labels": [0]}, "'labels', 2 integers"),
+        ({"data": np.zeros((2, 36), np.uint8), "labels": [0, 256]}, "'labels', 2 integers"),
+        ({"data": np.zeros((2, 36), np.float32), "labels": [0, 1]}, "does not describe an array of uint8"),
     ],
 )
 def test_pickles_that_hold_no_batch(cifar10, tmp_path, batch, message):

@@ -120,10 +120,10 @@ def test_the_sample_is_the_same_each_time_and_has_a_share_of_everything(plain, s
     inputs = data[0]["sources"][0]["sample"]["inputs"]
     assert len({shown["i"] for shown in inputs}) == 43
     assert len({shown["label"] for shown in inputs}) >= 20
-    assert "43 of the 90 test inputs are here: sorted by class" in data[0]["sources"][0]["sample"]["how"]
+    assert "43 of the 90 test inputs, taken evenly from the list sorted by" in data[0]["sources"][0]["sample"]["how"]
     few = report.collect([Source.from_run(plain)], sample=1000)["sources"][0]["sample"]
     assert len(few["inputs"]) == 60
-    assert few["how"] == "All 60 test inputs are here."
+    assert few["how"] == "This section displays all 60 test inputs."
 
 
 def test_methods_have_the_papers_names(plain):
@@ -149,9 +149,9 @@ def test_the_papers_numbers_stand_beside_its_settings(tmp_path):
     ]["checked"]
     assert run(*shlex.split(check)[1:]).exit_code == 0
     assert check.endswith("--use-seeds 1 --bound paper")
-    marks = "Crosses are the numbers that the paper prints for DPA and DPA+ROE on cifar10, k = 50 (table 3)."
+    marks = "Crosses mark the paper's numbers for DPA and DPA+ROE on cifar10, k = 50 (table 3)."
     assert data["sources"][0]["paper"] == marks  # nothing is known of its recipe
-    for name, told in (("quick", " This run's network or recipe is not the paper's."), ("paper", "")):
+    for name, told in (("quick", " This run uses another network or recipe."), ("paper", "")):
         a_run(tmp_path / name, name="cifar10", k=50, classes=tuple("0123456789"), network="nin", recipe=name)
         source = Source.from_run(tmp_path / name, pictures=False)
         assert report.collect([source], sample=1)["sources"][0]["paper"] == marks + told
@@ -425,7 +425,7 @@ def test_what_is_refused(plain, tmp_path):
         ((plain, altered, *out), 4, "was altered or damaged: ballots-1.npy"),
         ((unfinished, *out), 2, "is not finished"),
         ((broken, *out), 4, "does not describe a run: KeyError"),
-        ((plain, "--use-seeds", 2, *out), 2, "has ballots of 1, 3 networks a member, not 2"),
+        ((plain, "--use-seeds", 2, *out), 2, "has ballots of 1, 3 networks per member, not 2"),
         ((plain, "--budgets", "5;6", *out), 2, "expected numbers of edits"),
         ((plain, "--input", 60, "--use-seeds", 1, *figures), 2, "must be below 60"),
         ((plain, "--out", tmp_path / "table.csv" / "x.html"), 1, "cannot be written: File exists"),
@@ -526,7 +526,7 @@ def test_of_rows_beside_one_printed_row_the_nearest_d_is_drawn(tmp_path):
 def test_legends_with_long_names_have_one_column(tmp_path, monkeypatch):
     kept = []
     monkeypatch.setattr(figures, "save", lambda figure, *_: kept.append(figure))
-    for name in ("short", "a run with a name that is long, 3 networks a member"):
+    for name in ("short", "a run with a name that is long, 3 networks per member"):
         curves = [figures.Curve(f"{name} {i}", "plurality", {0: 50.0, 1: 20.0 + i}, marks=(0, 1)) for i in range(6)]
         figures._both(curves, tmp_path, "")
     two, one = kept

@@ -230,7 +230,7 @@ def test_an_update_killed_in_its_midst_leaves_no_ballots_of_the_samples_before(t
 
 @pytest.fixture
 def twice(tmp_path):
-    """A run with two networks a member, and samples to add and to remove."""
+    """A run with two networks per member, and samples to add and to remove."""
     data, out = datasets.load("digits"), tmp_path / "run"
     assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", out).exit_code == 0
     np.savez(tmp_path / "bad.npz", x=data.x_train[:1], y=data.y_train[:1])
@@ -304,7 +304,7 @@ def test_a_run_that_can_only_be_read(done, monkeypatch):
     result = run("certify", done, "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["certified_accuracy"] == expected["certified_accuracy"]
-    assert "cannot be written to, so the rows of these certificates are not kept there" in result.stderr
+    assert "is read-only, so the rows of these certificates are not written there" in result.stderr
     assert files(done) == before
     assert run("train", "digits", *SMALL, "--d", 2, "--out", done).exit_code == 1
     monkeypatch.setattr(locks, "PATIENCE", 0.1)
@@ -452,7 +452,7 @@ def test_what_is_refused(tmp_path):
             2,
             "Invalid value for '--network'",
         ),
-        (("train", "digits", *SMALL, "--out", Path(__file__).parent), 2, "holds something else than a run"),
+        (("train", "digits", *SMALL, "--out", Path(__file__).parent), 2, "holds files that are not a run"),
         (("train", "digits", *SMALL, "--out", __file__), 2, "is a file: give another directory"),
         (
             ("train", "digits", *SMALL, "--classes", 3, "--out", tmp_path / "x"),
@@ -549,7 +549,7 @@ def test_somebody_elses_folder_is_left_as_it_is(tmp_path):
     (tmp_path / "key").write_text("my own")
     result = run("train", "digits", *SMALL, "--out", tmp_path)
     assert result.exit_code == 2
-    assert "holds something else than a run" in result.stderr
+    assert "holds files that are not a run" in result.stderr
     assert files(tmp_path) == {Path("key"): b"my own"}
 
 

@@ -224,9 +224,9 @@ class Certificates:
         return draw(self, y_true, ax, line)
 
     def _repr_html_(self) -> str:
-        from runoff.report.notebook import shown
+        from runoff.report.notebook import to_html
 
-        return shown(self)
+        return to_html(self)
 
     def attack(self, i: int, scores: ArrayLike | None = None) -> Attack | None:
         """Return the smallest attack found on input i: buckets and members to take over, and their new ballots.

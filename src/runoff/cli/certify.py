@@ -1,4 +1,4 @@
-"""`runoff certify`: scores of any ensemble, or a run."""
+"""`runoff certify`: certificates for the scores of any ensemble, or for a run."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import runoff
 from runoff import elections
 from runoff._io.files import open_array
 from runoff._io.progress import with_progress
+from runoff._io.text import count
 from runoff.certificates import BOUNDS
 from runoff.cli.errors import NotMet, writing
 from runoff.cli.options import as_json as json_option
@@ -37,25 +38,31 @@ log = logging.getLogger("runoff")
 
 
 def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
-    """Parse what must be certified, as in 10:45 for 45 % at 10 edits."""
-    found: dict[int, float] = {}
+    """Parse required shares, as in 10:45 for 45 % at 10 edits."""
+    demands: dict[int, float] = {}
     for value in values:
         edits, _, percent = value.partition(":")
         try:
-            found[int(edits)] = max(float(percent), found.get(int(edits), 0.0))
+            demands[int(edits)] = max(float(percent), demands.get(int(edits), 0.0))
         except ValueError:
             raise click.BadParameter(f"expected EDITS:PERCENT, as in 10:45; got {value!r}.") from None
         if int(edits) < 0 or not 0 <= float(percent) <= 100:
-            raise click.BadParameter(f"expected edits from 0 and a percentage up to 100, got {value!r}.")
-    return found
+            raise click.BadParameter(f"expected edits from 0 and a percentage from 0 to 100, got {value!r}.")
+    return demands
 
 
 @click.command()
 @click.argument("scores", type=click.Path(path_type=Path))
-@click.option("--labels", type=click.Path(path_type=Path), help="Read true classes (n,) from this .npy file.")
-@click.option("--spread", type=click.Path(path_type=Path), help="Read the members of each bucket (n_buckets, d).")
-@click.option("--election", type=click.Choice(elections.NAMES), help="Default: the one recorded in a run, else runoff.")
-@click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
+@click.option("--labels", type=click.Path(path_type=Path), help="Read the true classes (n,) from this .npy file.")
+@click.option(
+    "--spread",
+    type=click.Path(path_type=Path),
+    help="Read the members of each bucket (n_buckets, d) from this .npy file.",
+)
+@click.option(
+    "--election", type=click.Choice(elections.NAMES), help="Use this election. Default: the run's, else runoff."
+)
+@click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True, help="Use this bound.")
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Report these numbers of edits, as in 5,10,15.")
 @click.option(
     "--require",
@@ -69,7 +76,7 @@ def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
 @click.option(
     "--export",
     type=click.Path(path_type=Path),
-    help="Write ballots and certificates to this file, proof.json, which python -m runoff.check verifies.",
+    help="Write ballots and certificates to this JSON file, which python -m runoff.check verifies.",
 )
 @click.option(
     "--format",
@@ -77,9 +84,9 @@ def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
     type=click.Choice(["csv", "parquet"]),
     default="csv",
     show_default=True,
-    help="Format of the rows in a run's folder.",
+    help="Write the rows of a run in this format.",
 )
-@click.option("--use-seeds", "seeds", type=click.IntRange(1), help="For a run: use N networks per member.")
+@click.option("--use-seeds", "seeds", type=click.IntRange(1), help="Use N networks per member of a run. Default: all.")
 @json_option
 def certify(
     scores: Path,
@@ -97,26 +104,26 @@ def certify(
 ) -> None:
     """Certify an ensemble's SCORES, a .npy file (n_samples, n_members, n_classes), or a run's directory.
 
-    Scores are logits, probabilities or ballots; only each member's ranking of the classes is read. A run has its own
-    labels and spread, and keeps the rows in its folder certificates/.
+    Scores are logits, probabilities or ballots; only each member's ranking of the classes matters. A run brings its
+    labels and spread, and the rows are written to its folder certificates/.
 
     Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10 --require 10:45
     """
     started = time.perf_counter()
     with ExitStack() as held:
-        run, writable, array, y, placed = _read(scores, labels, spread, seeds, held)
+        run, writable, array, y, members = _read(scores, labels, spread, seeds, held)
         election = election or (elections.DEFAULT if run is None else run.election)
         if y is not None and y.shape != array.shape[:1]:
             raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
         blocks = with_progress(blocks_of(array), "certifying", len(array), unit="inputs")
-        with closing(blocks):  # so that the bar ends before any error is shown
-            certificates = runoff.certify(blocks, election=election, spread=placed, bound=bound)
+        with closing(blocks):  # so that the bar ends before any error is printed
+            certificates = runoff.certify(blocks, election=election, spread=members, bound=bound)
         budgets = _some_budgets(certificates) if budgets is None else budgets
         accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
         if run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
-            if not (writable and _kept(run, name, certificates, y)):
-                log.warning("%s cannot be written to, so the rows of these certificates are not kept there", run.path)
+            if not (writable and _write_rows(run, name, certificates, y)):
+                log.warning("%s is read-only, so the rows of these certificates are not written there", run.path)
     if out is not None:
         with writing(out):
             rows.write(out, certificates, y)
@@ -136,21 +143,21 @@ def _read(
     """Return a locked run or None, whether it can be written to, and scores, labels and spread."""
     if (scores / "manifest.json").exists():
         if labels is not None or spread is not None:
-            raise InputError(f"{scores} is a run, which has its own labels and spread: leave out --labels and --spread")
-        run, writable = _opened(scores, held)
+            raise InputError(f"{scores} is a run, which includes labels and spread: leave out --labels and --spread")
+        run, writable = _open(scores, held)
         return run, writable, run.ballots(seeds), np.asarray(run.labels()), run.spread()
     if scores.is_dir():
-        raise InputError(f"{scores} is a folder without manifest.json, hence not a run: make one with `runoff train`")
+        raise InputError(f"{scores} is not a run: it has no manifest.json; create a run with `runoff train`")
     if seeds is not None:
-        raise InputError(f"--use-seeds is for runs, but {scores} is a file: leave it out")
+        raise InputError(f"--use-seeds applies to runs only, and {scores} is a file: leave it out")
     array = checked_scores(open_array(scores), str(scores))
     y = None if labels is None else np.asarray(open_array(labels))
-    placed = None if spread is None else np.asarray(open_array(spread))
-    return None, False, array, y, placed
+    members = None if spread is None else np.asarray(open_array(spread))
+    return None, False, array, y, members
 
 
-def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
-    """Lock a run, check all its files, and return it with whether it can be written to."""
+def _open(path: Path, held: ExitStack) -> tuple[Run, bool]:
+    """Lock a run and check all its files; return it, and whether it can be written to."""
     from runoff._io.locks import locked
     from runoff.runs import Run
 
@@ -160,7 +167,7 @@ def _opened(path: Path, held: ExitStack) -> tuple[Run, bool]:
     return run, writable
 
 
-def _kept(run: Run, name: str, certificates: Certificates, y: NDArray[Any] | None) -> bool:
+def _write_rows(run: Run, name: str, certificates: Certificates, y: NDArray[Any] | None) -> bool:
     """Write the rows into a run; return False if its folder is read-only."""
     from runoff._io.locks import NO_WRITING
 
@@ -206,10 +213,10 @@ def _must_meet(demands: dict[int, float], certificates: Certificates, labels: ND
     good = np.ones(len(certificates), bool) if labels is None else certificates.prediction == labels
     what = "certified" if labels is None else "certified and correct"
     for budget, percent in sorted(demands.items()):
-        count, n = int((good & (certificates.radius >= budget)).sum()), len(certificates)
-        if 100 * count < percent * n:
+        k, n = int((good & (certificates.radius >= budget)).sum()), len(certificates)
+        if 100 * k < percent * n:
             raise NotMet(
-                f"{count} of {n} inputs ({100 * count / n:.2f} %) are {what} at {budget} edits, required {percent:g} %"
+                f"{k} of {n} inputs ({100 * k / n:.2f} %) are {what} at {count(budget, 'edit')}, required {percent:g} %"
             )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _say(line: str) -> None:
-    """Print a line, with a replacement for parts of a path that are not UTF-8."""
+    """Print a line; parts of a path that are not UTF-8 are replaced."""
     click.echo(line.encode("utf-8", "replace").decode("utf-8"))
 
 
@@ -38,9 +38,9 @@ def data() -> None:
 @json_option
 @common_options
 def list_(data_dir: Path | None, as_json: bool) -> None:
-    """List the named datasets, and where their files were found.
+    """List the named datasets and the location of their files.
 
-    Files are found by name only; `runoff data check` compares their content.
+    Files are located by name only; `runoff data check` compares their content.
 
     Example: runoff data list
     """
@@ -57,15 +57,15 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
         numbers = (f"{row['train']:,}", f"{row['test']:,}", size, f"{row['classes']}")
         lines.append((row["name"], *numbers, row["found"] or "missing"))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for name, *inner, found in lines:  # a path stays on its line, however long, to be copied
+    for name, *inner, location in lines:  # long paths are not wrapped, so that they can be copied
         padded = (f"{cell:>{width}}" for cell, width in zip(inner, widths[1:-1], strict=True))
-        _say("  ".join([f"{name:<{widths[0]}}", *padded, found]))
+        _say("  ".join([f"{name:<{widths[0]}}", *padded, location]))
     if any(row["found"] is None for row in rows):
         root = data_directory(data_dir)
         _say(f"looked in {root}" if root.is_dir() else f"looked in {root}, which does not exist")
 
 
-def _row(name: str, found: str | None) -> dict[str, Any]:
+def _row(name: str, location: str | None) -> dict[str, Any]:
     from runoff.datasets.catalogue import CATALOGUE
 
     entry = CATALOGUE[name]
@@ -75,7 +75,7 @@ def _row(name: str, found: str | None) -> dict[str, Any]:
         "test": entry.n_test,
         "shape": list(entry.shape),
         "classes": len(entry.classes),
-        "found": found,
+        "found": location,
     }
 
 
@@ -87,8 +87,8 @@ def _row(name: str, found: str | None) -> dict[str, Any]:
 def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
     """Check every pixel and label of datasets.
 
-    Without a NAME, all datasets that are found are checked. A NAME may also be the path of a .npz file or of a folder
-    of images; for those only the form is checked.
+    Without a NAME, all existing datasets are checked. A NAME may also be the path of a .npz file or of a folder of
+    images; for those only shapes and types are checked.
 
     Example: runoff data check mnist cifar10
     """
@@ -99,15 +99,15 @@ def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
     if not names:
         names = tuple(name for name in datasets.NAMES if datasets.located(name, data_dir))
         if data_dir is not None and not data_directory(data_dir).is_dir():
-            raise MissingError(f"{data_dir} does not exist: give the folder that the datasets are in")
+            raise MissingError(f"{data_dir} does not exist: give the folder that holds the datasets")
     for name in names:
         row: dict[str, Any] = {"name": name, "ok": False}
         try:
             dataset = datasets.load(name, data_dir)
-            found = datasets.located(name, data_dir) if name in datasets.NAMES else name
-            row |= {"ok": True, "found": found} | _described(dataset)
+            location = datasets.located(name, data_dir) if name in datasets.NAMES else name
+            row |= {"ok": True, "found": location} | _describe(dataset)
             if not as_json:
-                _say(f"{name}: correct, {dataset!r} from {found}, fingerprint {row['fingerprint']}")
+                _say(f"{name}: correct, {dataset!r} from {location}, fingerprint {row['fingerprint']}")
                 if not dataset.classes_fixed:
                     _say(
                         f"{name}: its classes were taken from its samples, so one more sample could add a class; to "
@@ -115,9 +115,9 @@ def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
                     )
         except RunoffError as error:
             row["error"] = str(error)
-            shown = failure(error)
-            shown.show()
-            codes.append(shown.exit_code)
+            failed = failure(error)
+            failed.show()
+            codes.append(failed.exit_code)
         rows.append(row)
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -125,7 +125,7 @@ def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
         raise click.exceptions.Exit(max(codes))
 
 
-def _described(dataset: Dataset) -> dict[str, Any]:
+def _describe(dataset: Dataset) -> dict[str, Any]:
     return {
         "train": len(dataset.x_train),
         "test": len(dataset.x_test),
@@ -160,6 +160,6 @@ def fetch(name: str, data_dir: Path | None, url_base: str | None) -> None:
 
         files = datasets.fetch(name, data_dir, url_base=url_base, progress=progress)
     if not files:
-        click.echo(f"{name} comes with scikit-learn: there is nothing to fetch")
+        click.echo(f"{name} comes with scikit-learn: nothing to download")
     for file in files:
         _say(f"{file}: checksum correct")

@@ -21,7 +21,7 @@ Arrays = tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]
 
 
 def digits() -> Arrays:
-    """Return training images and labels, test images and labels: every fifth image is for testing."""
+    """Return training images and labels, and test images and labels: every fifth image is a test image."""
     from runoff import datasets
 
     data = datasets.load("digits")
@@ -58,7 +58,7 @@ def demo(out: Path) -> None:
 
 
 def certify_digits(out: Path, console: Console) -> None:
-    """Certify four ensembles, show what an attacker cannot do, and write a report on them."""
+    """Certify two ensembles with two elections each, and write a report."""
     import runoff
     from runoff import report
 
@@ -66,9 +66,9 @@ def certify_digits(out: Path, console: Console) -> None:
     sources = []
     n_partitions, d, budgets = 20, 4, [0, 2, 4, 6, 8]
     console.print(
-        f"{len(data[1]):,} training images of digits are hashed into buckets; each member learns from its own buckets "
-        f"only. {len(data[3])} test images are predicted by election. An edit inserts, deletes or relabels one "
-        "training image.",
+        f"{len(data[1]):,} training images of digits are hashed into buckets, and each member learns from its buckets "
+        f"only. The members elect a class for each of {len(data[3])} test images. An edit inserts, deletes or relabels "
+        "one training image.",
         highlight=False,
     )
     table = Table(title="Certified accuracy by number of edits", title_justify="left")
@@ -93,7 +93,7 @@ def certify_digits(out: Path, console: Console) -> None:
 
 
 def _source(classifier: runoff.RunoffClassifier, data: Arrays) -> Any:
-    """Return what the report needs."""
+    """Return a classifier with its test images as a source of the report."""
     from runoff.report import Source
 
     k, d = classifier.n_partitions, classifier.spread

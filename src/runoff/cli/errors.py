@@ -1,4 +1,4 @@
-"""Exit codes: how every command fails, decided here and nowhere else."""
+"""Exit codes and error messages of all commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runoff.cli.options import start_logging
 
 FAILED, BAD_INPUT, NOT_MET, DO_NOT_MATCH, BUG, INTERRUPTED = 1, 2, 3, 4, 70, 130
 
-# The first row that fits an error counts.
+# The first matching row counts.
 EXIT_CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
     ((errors.StorageError, errors.IntegrityError), DO_NOT_MATCH),
     ((errors.MissingError, errors.DownloadError, errors.MissingExtraError), FAILED),
@@ -26,7 +26,7 @@ EXIT_CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
 
 
 class Failure(click.ClickException):
-    """A sentence and an exit code."""
+    """An error message with an exit code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ def exit_code(error: Exception) -> int:
 
 
 def failure(error: Exception) -> Failure:
-    """Return an error as one sentence with its exit code."""
+    """Return the one-sentence message and the exit code for an error."""
     code = exit_code(error)
     if code == BUG:
         report = "this is a bug in runoff: please report it with the output of --debug"
@@ -58,15 +58,15 @@ def failure(error: Exception) -> Failure:
 
 
 class Failures(click.Group):
-    """A group whose commands fail with one sentence and the exit code of `EXIT_CODES`."""
+    """A command group that turns errors into one sentence and an exit code of `EXIT_CODES`."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Start logging before options are read: some of them set its level."""
+        """Start logging before options are parsed: some of them set its level."""
         start_logging()
         return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
+        """Run a command and report its errors."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -82,7 +82,7 @@ class Failures(click.Group):
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Name the path that cannot be written."""
+    """Report an `OSError` in the block as a failure to write this path."""
     try:
         yield
     except OSError as error:

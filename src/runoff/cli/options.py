@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def numbers(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
         return None
     parts = [part.strip() for part in value.split(",")]
     if not all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
-        raise click.BadParameter(f"expected numbers of edits, none negative, as in 5,10,15; got {value[:60]!r}.")
+        raise click.BadParameter(f"expected non-negative numbers of edits, as in 5,10,15; got {value[:60]!r}.")
     return [int(part) for part in parts]
 
 
@@ -49,7 +49,7 @@ def training_options(command: Any) -> Any:
 
 
 class _Echo(logging.Handler):
-    """Log records as lines on standard error."""
+    """A log handler that prints records on standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         warning = record.levelno >= logging.WARNING
@@ -65,7 +65,7 @@ def _level(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 
 
 def start_logging() -> None:
-    """Send log records to standard error, warnings and above unless an option says otherwise."""
+    """Print log records on standard error, by default those of level WARNING and above."""
     log.setLevel(logging.WARNING)
     if not any(isinstance(handler, _Echo) for handler in log.handlers):
         log.addHandler(_Echo())
@@ -73,11 +73,11 @@ def start_logging() -> None:
 
 
 def common_options(command: Any) -> Any:
-    """Add the options of every command: how much it says."""
+    """Add the options of every command, which set the verbosity."""
     for names, text in (
-        (["--debug"], "Show all steps, and the traceback of an error."),
-        (["--quiet"], "Show results and errors only."),
-        (["-v", "--verbose"], "Show what is being done."),
+        (["--debug"], "Print all steps, and the traceback of an error."),
+        (["--quiet"], "Print results and errors only."),
+        (["-v", "--verbose"], "Print progress messages."),
     ):
         command = click.option(*names, is_flag=True, expose_value=False, callback=_level, help=text)(command)
     return command

@@ -1,4 +1,4 @@
-"""`runoff pretrain`: first weights from procedural images."""
+"""`runoff pretrain`: initial weights trained on procedural images."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from runoff.recipes import NETWORKS
     help="Write the weights to this file.",
 )
 @click.option("--steps", type=click.IntRange(1), default=11_000, show_default=True, help="Train for N steps.")
-@click.option("--batch", type=click.IntRange(2), default=1024, show_default=True, help="Images per step.")
-@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--batch", type=click.IntRange(2), default=1024, show_default=True, help="Use N images per step.")
+@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Use this random seed.")
 @device_option
-@click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Write a PNG of some images.")
+@click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Write some images to this PNG file.")
 @json_option
 def pretrain(
     out: Path,
@@ -40,10 +40,10 @@ def pretrain(
     sheet: Path | None,
     as_json: bool,
 ) -> None:
-    """Train first weights on images that a formula draws, for `runoff train --weights FILE`.
+    """Train initial weights on procedurally generated images, for `runoff train --weights FILE`.
 
-    No photograph and no training sample is read, so nobody can poison the weights. The same options on the same kind
-    of device, with the same versions, give the same file.
+    No photograph and no training sample is read, so nobody can poison the weights. The same options, device type and
+    versions give the same file.
 
     Example: runoff pretrain --steps 2000 --out first.safetensors
     """

@@ -1,4 +1,4 @@
-"""`runoff report`: a page about runs, and figures for a paper."""
+"""`runoff report`: an HTML report on runs, and figures for a paper."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runoff import elections
+from runoff._io.text import count
 from runoff.certificates import BOUNDS
 from runoff.cli.errors import writing
 from runoff.cli.options import data_dir as data_dir_option
@@ -24,24 +25,26 @@ log = logging.getLogger("runoff")
 
 @click.command()
 @click.argument("runs", nargs=-1, metavar="RUN...", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Write the page to this file, as in report.html.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the report to this file, as in report.html.")
 @click.option("--figures", type=click.Path(path_type=Path), help="Write figures as SVG, PDF and PNG to this folder.")
-@click.option("--csv", "table", type=click.Path(path_type=Path), help="Draw figures from a reproduction.csv instead.")
+@click.option(
+    "--csv", "table", type=click.Path(path_type=Path), help="Draw figures from this reproduction.csv instead."
+)
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Tabulate these numbers of edits, as in 5,10,15.")
 @click.option(
     "--election", "rules", type=click.Choice(elections.NAMES), multiple=True, default=(BASELINE, DEFAULT),
     show_default=True, help="Compare these elections; repeat the option for several.",
 )  # fmt: skip
-@click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True)
+@click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True, help="Use this bound.")
 @click.option(
     "--use-seeds",
     "seeds",
     type=click.IntRange(1),
-    help="Networks per member. Default: each number in a run.",
+    help="Use N networks per member. Default: every number that a run has ballots for.",
 )
 @click.option("--sample", type=click.IntRange(1), default=150, show_default=True, help="Show N inputs in full.")
 @click.option(
-    "--input", "example", type=click.IntRange(0), help="Draw this input of the first run in the figure of an election."
+    "--input", "example", type=click.IntRange(0), help="Draw this input of the first run in the election figure."
 )
 @data_dir_option
 @click.option("--no-pictures", is_flag=True, help="Leave out the pictures of the inputs.")
@@ -59,15 +62,15 @@ def report(
     data_dir: Path | None,
     no_pictures: bool,
 ) -> None:
-    """Report what RUNs certify: one page that opens offline in any browser, figures for a paper, or both.
+    """Report on RUNs: one HTML page that opens offline in any browser, figures for a paper, or both.
 
-    Every file of a run is checked first. The page holds curves, tables, and the elections of a sample of inputs with
+    Every file of a run is checked first. The page has curves, tables, and the elections of a sample of inputs with
     the cheapest attack on each, step by step.
 
     Example: runoff report runs/cifar10-50 --out report.html --figures figures
     """
     if out is None and figures is None:
-        raise InputError("report needs --out FILE for a page, --figures FOLDER, or both")
+        raise InputError("report needs --out FILE, --figures FOLDER, or both")
     if table is not None:
         _from_table(table, runs, out, figures)
         return
@@ -77,9 +80,9 @@ def report(
         from runoff.report import drawing
         from runoff.report import figures as pictures
 
-        drawing.library()  # before the long work
+        drawing.library()  # fails early if matplotlib is missing
     if out is not None:
-        with writing(out):  # as well
+        with writing(out):  # fails early, too
             out.parent.mkdir(parents=True, exist_ok=True)
     sources = [source for run in runs for source in _sources(run, seeds, data_dir, not no_pictures)]
     from runoff import report as reports
@@ -90,7 +93,7 @@ def report(
         bound=bound,
         budgets=budgets,
         sample=sample,
-        tell=log.info,
+        progress=log.info,
     )
     if out is not None:
         with writing(out):
@@ -98,11 +101,11 @@ def report(
         click.echo(f"The report is in {out} ({out.stat().st_size / 1e6:.1f} MB): open it in a browser.")
     if figures is not None:
         with writing(figures):
-            _tell(pictures.draw(data, sources[0], figures, example=example), figures)
+            _show(pictures.draw(data, sources[0], figures, example=example), figures)
 
 
 def _sources(path: Path, seeds: int | None, data_dir: Path | None, pictures: bool) -> list[Source]:
-    """Return a run, once for each number of networks per member that it has ballots of."""
+    """Return one source per number of networks per member that a run has ballots for."""
     from runoff.report import Source
     from runoff.runs import Run
 
@@ -120,11 +123,11 @@ def _from_table(table: Path, runs: tuple[Path, ...], out: Path | None, figures: 
     from runoff.report import figures as pictures
 
     if runs or out is not None or figures is None:
-        raise InputError("--csv goes with --figures FOLDER alone: leave out runs and --out")
+        raise InputError("--csv requires --figures FOLDER and excludes runs and --out")
     drawing.library()
     with writing(figures):
-        _tell(pictures.draw_table(table, figures), figures)
+        _show(pictures.draw_table(table, figures), figures)
 
 
-def _tell(written: list[str], folder: Path) -> None:
-    click.echo(f"{len(written)} figures are in {folder}, each as SVG, PDF and PNG: {', '.join(written)}")
+def _show(written: list[str], folder: Path) -> None:
+    click.echo(f"{count(len(written), 'figure')} in {folder}, each as SVG, PDF and PNG: {', '.join(written)}")

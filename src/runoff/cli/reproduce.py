@@ -1,4 +1,4 @@
-"""`runoff reproduce`: rows of the paper's tables, with ours beside them."""
+"""`runoff reproduce`: rows of the paper's tables, compared with our results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option(
     "--trials",
     type=click.IntRange(1),
-    help="Average N ensembles of different seeds. Default: as in the paper, 16 or 4 in table 6.",
+    help="Average over N ensembles with different seeds. Default: as in the paper, 16 or 4 in table 6.",
 )
 @click.option(
     "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Keep runs in this folder."
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     help="Write all rows to this CSV file. Default: reproduction.csv in --runs.",
 )
 @click.option("--weights", is_flag=True, help="Keep the weights of networks, not only their scores.")
-@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True)
-@click.option("--recipe", type=click.Choice(tuple(RECIPES)), help="Default: the paper's.")
+@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
+@click.option("--recipe", type=click.Choice(tuple(RECIPES)), help="Train with this recipe. Default: the paper's.")
 @training_options
 def reproduce(
     table: str | None,
@@ -62,11 +62,11 @@ def reproduce(
     retrain: bool,
     as_json: bool,
 ) -> None:
-    """Train, certify and print rows of the paper's tables beside the printed ones.
+    """Reproduce rows of the paper's tables, and print the results next to the paper's numbers.
 
-    Runs are shared: DPA and DPA+ROE have the same members, DPA* adds seeds to them, all elections of FA share theirs.
-    Existing runs are used, wherever they were trained, and interrupted ones continue. The paper's hash (sum of pixels)
-    and its certificate are used.
+    Runs are shared: DPA and DPA+ROE have the same members, DPA* adds seeds to them, and all elections of FA share
+    theirs. Existing runs are used, wherever they were trained, and interrupted ones continue. The hash (sum of pixels)
+    and the bound are the paper's.
 
     Example: runoff reproduce --table T3 --dataset cifar10 --k 50
     """
@@ -85,7 +85,7 @@ def reproduce(
             click.echo(describe(plan))
         return
     target = out or runs / "reproduction.csv"
-    reproduction.read_table(target)  # refuses other tables before the long work
+    reproduction.read_table(target)  # refuses other tables before training
     results: list[dict[str, Any]] = []
     for row in wanted:
         chosen = recipe or tables.RECIPES[row.dataset]
@@ -105,13 +105,13 @@ def reproduce(
 def _show(row: Row, lines: list[dict[str, Any]]) -> None:
     title = f"{row.table}: {row.dataset}, k = {row.k}, {row.method}" + (f", d = {row.d}" if row.d > 1 else "")
     title += f" (the paper's: {row.printed_d})" if row.printed_d else ""
-    shown = Table(title=f"{title}; clean {lines[0]['clean']:.2f} %", title_justify="left")
-    shown.add_column("edits")
+    result = Table(title=f"{title}; clean {lines[0]['clean']:.2f} %", title_justify="left")
+    result.add_column("edits")
     for line in lines:
-        shown.add_column(str(line["budget"]), justify="right")
+        result.add_column(str(line["budget"]), justify="right")
     ours = [f"{line['ours']:.2f}" + (f" +- {line['std']:.2f}" if line["std"] is not None else "") for line in lines]
     printed = [f"{x['paper']:.2f}" + (f" +- {x['paper_std']:.2f}" if x["paper_std"] is not None else "") for x in lines]
-    shown.add_row("ours", *ours)
-    shown.add_row("paper", *printed)
-    shown.add_row("difference", *(f"{line['difference']:+.2f}" for line in lines))
-    Console().print(shown)
+    result.add_row("ours", *ours)
+    result.add_row("paper", *printed)
+    result.add_row("difference", *(f"{line['difference']:+.2f}" for line in lines))
+    Console().print(result)

@@ -1,4 +1,4 @@
-"""Helpers of the commands that train runs."""
+"""Helpers for the commands that train runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from runoff._io.text import count, duration
 from runoff.errors import InputError, RunError
 
-# Heavy modules are imported by the commands that need them, so that `runoff --help` is quick.
+# Commands import heavy modules when they need them, so that `runoff --help` is fast.
 if TYPE_CHECKING:
     from runoff.datasets import Dataset
     from runoff.runs import Run, Settings
@@ -26,7 +27,7 @@ def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[st
     from runoff import datasets
 
     if dataset in datasets.NAMES and classes is not None:
-        raise InputError(f"--classes is for your own data, and {dataset} has fixed classes: leave it out")
+        raise InputError(f"--classes applies to your own data only, not to {dataset}: leave it out")
     return datasets.load(dataset, data_dir, classes=classes)
 
 
@@ -38,7 +39,7 @@ def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
     named = about["given"] in datasets.NAMES
     data = load_dataset(about["given"], data_dir, None if named else about["classes"])
     if data.fingerprint != run.settings.fingerprint:
-        raise RunError(f"{run.path} was trained on other samples than {run.settings.dataset} holds now")
+        raise RunError(f"{run.path} was trained on other samples than those now in {run.settings.dataset}")
     return data
 
 
@@ -49,9 +50,9 @@ def show_training(run: Run, training: Training, as_json: bool) -> None:
         facts["found"] = facts.pop("kept")
         click.echo(json.dumps({"run": str(run.path), "edits": edits, **facts}))
         return
-    edited = f" after {edits} edit{'s' if edits > 1 else ''}" if edits else ""
-    words = f"{facts['trained']} networks trained in {facts['seconds']:.1f} s, {facts['kept']} already existed"
-    click.echo(f"{run.settings.describe()}{edited}: {words}")
+    edited = f" after {count(edits, 'edit')}" if edits else ""
+    trained = f"{count(training.trained, 'network')} trained in {duration(training.seconds)}"
+    click.echo(f"{run.settings.describe()}{edited}: {trained}, {training.kept:,} already existed")
     click.echo(f"Next: runoff certify {shlex.quote(str(run.path))}")
 
 
@@ -86,7 +87,7 @@ def show_plan(
             settings, partition, data, [*done, *edits], folder,
             n_seeds=n_seeds, device=device, in_flight=in_flight, weights=True,
         )  # fmt: skip
-    facts = {
+    facts: dict[str, Any] = {
         "networks": len(work.pipeline.jobs),
         "missing": len(work.pipeline.missing),
         "steps": work.steps(),
@@ -99,6 +100,6 @@ def show_plan(
         return
     click.echo(f"{settings.describe()}: {facts['members']}")
     click.echo(
-        f"{facts['missing']} of {facts['networks']} networks to train, {facts['steps']} steps, roughly "
-        f"{facts['seconds']:.0f} s on {facts['device']}"
+        f"{facts['missing']:,} of {count(facts['networks'], 'network')} to train, {count(facts['steps'], 'step')}, "
+        f"roughly {duration(facts['seconds'])} on {facts['device']}"
     )

@@ -1,4 +1,4 @@
-"""`runoff train`: an ensemble as a run."""
+"""`runoff train`: train an ensemble and keep it as a run."""
 
 from __future__ import annotations
 
@@ -28,42 +28,49 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option(
     "--d", "spread", type=click.IntRange(1), default=1, show_default=True, help="Give each bucket to N members (FA)."
 )
-@click.option("--n-seeds", type=click.IntRange(1), default=1, show_default=True, help="Networks per member (DPA*).")
+@click.option(
+    "--n-seeds", type=click.IntRange(1), default=1, show_default=True, help="Train N networks per member (DPA*)."
+)
 @click.option(
     "--election",
     type=click.Choice(elections.NAMES),
-    help="Record the election that `runoff certify` uses for this run by default. Training does not depend on it.  "
+    help="Make this the default election of `runoff certify` for this run. Training does not depend on it.  "
     "[default: runoff]",
 )
-@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True)
+@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
 @click.option(
     "--recipe",
     type=click.Choice(tuple(RECIPES)),
     default="paper",
     show_default=True,
-    help="Train by this recipe. Use strong for few images per member, and -no-flip where a mirrored image is another "
-    "class.",
+    help="Train with this recipe. Use strong for few images per member, and -no-flip if a mirrored image can belong to "
+    "another class.",
 )
 @click.option(
     "--weights",
     metavar="FILE|procedural",
-    help="Start all networks from a safetensors file that no training sample has touched, as `runoff pretrain` writes "
-    "it, or from the procedural weights of the package. Default: random weights.",
+    help="Initialise all networks from a safetensors file that does not depend on the training samples, as written by "
+    "`runoff pretrain`, or from the procedural weights in the package. Default: random weights.",
 )
 @click.option(
     "--classes",
     metavar="N or A,B,...",
     callback=_classes,
-    help="For your own data: the number of classes or their names, fixed beforehand and not by the samples.",
+    help="Set the number of classes of your own data, or their names: fixed in advance, not taken from the samples.",
 )
 @click.option(
     "--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True,
     help="Hash samples by content, or by the sum of pixels as in the paper.",
 )  # fmt: skip
-@click.option("--seed", "random_state", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
+@click.option(
+    "--seed", "random_state", type=click.IntRange(0), default=0, show_default=True, help="Use this random seed."
+)
 @click.option("--no-weights", is_flag=True, help="Keep scores only: enough to certify, not to score new inputs.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="The run's directory; an existing run is resumed."
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Write the run to this directory; an existing run is resumed.",
 )
 @training_options
 def train(
@@ -89,7 +96,7 @@ def train(
 ) -> None:
     """Train an ensemble on DATASET (a name, a .npz file or a folder of images) and score its test inputs.
 
-    Interrupted or killed, the same command continues where it stopped, with the same result. More --n-seeds add
+    After an interruption, the same command continues where it stopped, with the same result. A larger --n-seeds adds
     networks to an existing run.
 
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
@@ -102,8 +109,8 @@ def train(
     data = load_dataset(dataset, data_dir, classes)
     if not data.classes_fixed:
         raise RunError(
-            f"{dataset} must say which classes there are, or one sample with a new label would change every member: "
-            "use --classes, or put them into the data"
+            f"{dataset} must define its classes, or one sample with a new label would change every member: use "
+            "--classes, or put them into the data"
         )
     first = starting.get(weights, network)
     settings = work.settings_for(
@@ -123,7 +130,7 @@ def train(
     if dry_run:
         existing = Run.open(out) if (out / "manifest.json").exists() else None
         if existing is not None:
-            existing.must_be(settings, about)
+            existing.require_settings(settings, about)
         show_plan(settings, existing, data, out, n_seeds, device, in_flight, as_json)
         return
     with locked(out):

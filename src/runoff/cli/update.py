@@ -40,8 +40,8 @@ def update(
 ) -> None:
     """Add and remove training samples of a RUN, and retrain only the members that they reach.
 
-    The result is that of a run on the edited samples; removing a sample is unlearning it. Repeating the command does
-    nothing, so one that was killed can be repeated.
+    The result equals that of a run on the edited samples, so removing a sample unlearns it. A repeated command does
+    nothing, so a killed one can be repeated.
 
     Example: runoff update runs/digits-20 --remove bad.npz
     """
@@ -51,21 +51,21 @@ def update(
     from runoff.runs.work import work_of
 
     if not (run / "manifest.json").exists():
-        raise RunError(f"{run} is not a run: it has no manifest.json; make one with `runoff train`")
+        raise RunError(f"{run} is not a run: it has no manifest.json; create a run with `runoff train`")
     with locked(run, reading=dry_run):
         existing = Run.open(run)
-        existing.verify()  # before its members are taken for those of the edited samples
+        existing.verify()  # before its members are reused for the edited samples
         data = dataset_of(existing, data_dir)
         edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
         done = existing.edits()
-        if done and not existing.seeds():  # an update was killed, or failed
+        if done and not existing.seeds():  # an update was killed or failed
             if edits and not _same(done[-len(edits) :], edits):
                 raise existing.unfinished()
             edits = []
         elif not edits:
             raise RunError("update needs --add or --remove, or both")
         elif _same(done[-len(edits) :], edits) and not again:
-            log.warning("the last edits of %s are the same, so nothing is done; --again repeats them", run)
+            log.warning("the last edits of %s are the same, so nothing is done; use --again to repeat them", run)
             edits = []
         n_seeds = existing.n_seeds
         edited(data, [*done, *edits])  # refuses edits that are impossible
@@ -88,15 +88,15 @@ def _same(done: list[Any], edits: list[Any]) -> bool:
 
 
 def _commit(run: Run, edits: list[Any]) -> None:
-    """Record the edits: from here on the run is one of the edited samples."""
+    """Record the edits in the manifest: from now on, the run is one on the edited samples."""
     (run.path / "edits").mkdir(exist_ok=True)
     for what, x, y in edits:
         name = f"edits/{len(run.manifest['edits']):06d}-{what}.npz"
         with written_whole(run.path / name, binary=True) as file:
             np.savez_compressed(file, x=x, y=y)
         run.manifest["edits"].append(name)
-    run.manifest["n_seeds"] = run.n_seeds  # the ballots that show it are about to be deleted
-    # One write of the manifest adds the edits and drops what belongs to the samples before.
+    run.manifest["n_seeds"] = run.n_seeds  # the ballots that imply it are about to be deleted
+    # One write of the manifest adds the edits and drops all results of the previous samples.
     run.replace(run.manifest["edits"], "ballots-", "certificates/", "members/")
 
 
@@ -104,11 +104,11 @@ def _samples(path: Path) -> tuple[Any, Any]:
     from runoff.datasets import npz
 
     try:
-        found = npz.read(path, ["x", "y"])
+        arrays = npz.read(path, ["x", "y"])
     except DatasetError as error:
         raise RunError(str(error)) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
-    if not len(found["x"]):
+    if not len(arrays["x"]):
         raise RunError(f"{path} holds no samples: give at least one")
-    return found["x"], found["y"]
+    return arrays["x"], arrays["y"]

@@ -1,4 +1,4 @@
-"""`runoff verify`: a run or a saved classifier, checked as by an outsider."""
+"""`runoff verify`: independent verification of a run or a saved classifier."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Read the training data here: for a classifier a .npz file with x and y, for a run its dataset.",
+    help="Read the training data from here: a .npz file with x and y for a classifier, the dataset for a run.",
 )
 @data_dir_option
 @click.option("--full", is_flag=True, help="Score all inputs and solve all radii by integer programming.")
 @click.option(
-    "--sample", type=click.IntRange(0), default=20, show_default=True, help="Do so for N inputs without --full."
+    "--sample", type=click.IntRange(0), default=20, show_default=True, help="Without --full, do so for N inputs."
 )
 @click.option(
     "--retrain", type=click.IntRange(0), default=0, metavar="N", help="Retrain N members, and compare them bit for bit."
 )
-@click.option("--seed", type=click.IntRange(0), help="Repeat the random choices of an earlier verification.")
-@click.option("--trusted", multiple=True, metavar="TYPE", help="Allow members of a classifier to hold this type.")
-@device_option
 @click.option(
-    "--attest", type=click.Path(path_type=Path), help="Write an in-toto statement to this file, to be signed."
+    "--seed", type=click.IntRange(0), help="Use this seed, to repeat the random choices of an earlier verification."
 )
+@click.option("--trusted", multiple=True, metavar="TYPE", help="Allow this type in the members of a classifier.")
+@device_option
+@click.option("--attest", type=click.Path(path_type=Path), help="Write an in-toto statement for signing to this file.")
 @click.option("--attestation", type=click.Path(path_type=Path), help="Compare this statement with what is on disk.")
 @click.option("--signature", type=click.Path(path_type=Path), help="Check this ssh-keygen signature of --attestation.")
 @click.option("--allowed-signers", type=click.Path(path_type=Path), help="Accept the keys in this file.")
@@ -63,11 +63,11 @@ def verify(
     signer: str | None,
     as_json: bool,
 ) -> None:
-    """Verify a run or a saved classifier in the directory PATH as an outsider would.
+    """Verify the run or saved classifier in the directory PATH, as an outsider would.
 
-    Checks every digest, derives buckets and training sets again from the data and the key, ranks the stored scores
-    again, and proves every radius by other code than that which made it. Exits with code 0 if all is well, 3 if a
-    certificate is wrong, 4 if files do not match; what was not checked is listed.
+    Check every digest, derive buckets and training sets again from the data and the key, rank the stored scores again,
+    and prove every radius with independent code. Exit with code 0 if nothing is wrong, 3 if a certificate is wrong, 4
+    if files do not match. The output lists what was not checked.
 
     Example: runoff verify runs/digits-20 --retrain 2
     """
@@ -117,7 +117,7 @@ def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | Non
 
     def trainer() -> tuple[Any, str]:
         if not loaded:
-            return None, "the dataset is not at hand"
+            return None, "the dataset is not available"
         try:
             from runoff.runs.retraining import RunTrainer
 
@@ -130,7 +130,7 @@ def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | Non
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest, whose form the verifier has checked."""
+    """Return the manifest, whose structure the verifier has checked."""
     from runoff.verify import directory
 
     manifest: dict[str, Any] = directory.parsed(directory.read(path / "manifest.json", directory.MOST_MANIFEST))
@@ -155,10 +155,10 @@ def _classifier(
         from runoff.datasets import npz
 
         try:
-            found = npz.read(data, ["x", "y"], ["inputs"])
+            arrays = npz.read(data, ["x", "y"], ["inputs"])
         except (DatasetError, OSError) as error:
             raise InputError(str(error)) from error
-        X, y, inputs = found["x"], found["y"], found.get("inputs")
+        X, y, inputs = arrays["x"], arrays["y"], arrays.get("inputs")
 
     def members() -> tuple[Any, str]:
         try:
@@ -178,7 +178,7 @@ def _show(report: Report, as_json: bool) -> None:
     for failure in report.failures:
         click.echo(f"Error: {failure}.", err=True)
     if not report.failures:
-        click.echo(f"{report.subject}: nothing is wrong with what was checked (seed {report.facts['seed']}).")
+        click.echo(f"{report.subject}: everything that was checked is correct (seed {report.facts['seed']}).")
     for title, lines in (("Checked", report.checked), ("Not checked", report.not_checked)):
         for line in lines:
             click.echo(f"{title}: {line}.")

@@ -1,4 +1,4 @@
-"""Datasets to train on, each checked to the last bit: `load`, `fetch`, and the user's own files."""
+"""Datasets for training: the named ones, checked bit for bit, and the user's own files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 from runoff.datasets import _cifar10, _folders, _gtsrb, _mnist
 from runoff.datasets._dataset import Dataset
 from runoff.datasets._fetch import fetch
-from runoff.datasets._found import UnlikeError
-from runoff.datasets.catalogue import CATALOGUE, Entry, named
-from runoff.datasets.places import data_directory, expanded, reading
+from runoff.datasets._found import LayoutError
+from runoff.datasets.catalogue import CATALOGUE, Entry, get
+from runoff.datasets.places import data_directory, expand_home, reading
 from runoff.errors import DatasetError, DownloadError, IntegrityError, MissingError
 
 __all__ = [
@@ -38,50 +38,52 @@ def load(
     size: tuple[int, int] | None = None,
     classes: int | Sequence[str] | None = None,
 ) -> Dataset:
-    """A dataset by name, checked against its official content, or the user's own by path.
+    """Load a named dataset, checked against its official content, or the user's own data from a path.
 
-    Names: "digits", "mnist", "cifar10", "gtsrb", looked for in `data_dir`, else in the folder that the environment
-    variable RUNOFF_DATA names, else in the user's cache directory. Nothing is downloaded: see `fetch`.
+    Names: "digits", "mnist", "cifar10", "gtsrb", read from `data_dir`, else from the folder in the environment
+    variable RUNOFF_DATA, else from the user's cache directory. Nothing is downloaded: see `fetch`.
 
     Paths: a .npz file with x_train, y_train, x_test, y_test, or a folder of images train/<class>/* and
-    test/<class>/*, resized bilinearly to `size` = (height, width) where that is given.
+    test/<class>/*, resized bilinearly to `size` = (height, width) if that is given.
 
-    `classes` is the number of classes or their names, decided before the samples were seen; an array `classes` in the
-    file or a classes.txt in the folder does the same. Where there is none of them the classes are taken from the
-    samples, and `classes_fixed` is False.
+    `classes` is the number of classes or their names, fixed before the samples were seen; an array `classes` in the
+    file or a classes.txt in the folder does the same. Without any of them the classes are taken from the samples, and
+    `classes_fixed` is False.
     """
     given = os.fspath(name_or_path)
     if isinstance(name_or_path, str) and name_or_path in CATALOGUE:
         if size is not None:
-            raise DatasetError(f"size is for folders of images, got it with {given!r}: leave it out")
+            raise DatasetError(f"size applies to folders of images only, not to {given!r}: leave it out")
         if classes is not None:
-            raise DatasetError(f"classes is for your own data, those of {given!r} are known: leave it out")
-        return _official(named(name_or_path), data_dir)
-    path = expanded(name_or_path)
+            raise DatasetError(f"classes applies to your own data only, not to {given!r}: leave it out")
+        return _load_official(get(name_or_path), data_dir)
+    path = expand_home(name_or_path)
     with reading(path):
         if path.is_dir():
             return _folders.read_images(path, size, classes)
         if path.is_file():
             if size is not None:
-                raise DatasetError(f"size is for folders of images, got it with {given!r}: leave it out")
+                raise DatasetError(f"size applies to folders of images only, not to {given!r}: leave it out")
             return _folders.read_npz(path, classes)
-    raise DatasetError(f"{given!r} is neither a dataset ({', '.join(CATALOGUE)}) nor a .npz file or folder of images")
+    raise DatasetError(
+        f"{given!r} is neither a dataset ({', '.join(CATALOGUE)}) nor a .npz file nor a folder of images"
+    )
 
 
 def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
-    """Where `load` would read a named dataset, judged by the names of the files; None where it is missing."""
-    entry = named(name)
+    """Return where `load` would read a named dataset, judged by file names; None if it is missing."""
+    entry = get(name)
     if entry.name == "digits":
         return "scikit-learn"
     root = data_directory(data_dir)
     with reading(root):
         if entry.name == "gtsrb" and (caches := _gtsrb.caches(root)):
             return str(caches[0])
-        found = _READERS[entry.name].find(root, entry)
-    return None if found is None else str(found.where)
+        candidate = _READERS[entry.name].find(root, entry)
+    return None if candidate is None else str(candidate.where)
 
 
-def _official(entry: Entry, data_dir: str | os.PathLike[str] | None) -> Dataset:
+def _load_official(entry: Entry, data_dir: str | os.PathLike[str] | None) -> Dataset:
     if entry.name == "digits":
         return entry.check(_digits(entry), Path("scikit-learn"), data_dir)
     root = data_directory(data_dir)
@@ -95,22 +97,22 @@ def _read(entry: Entry, reader: Any, root: Path, data_dir: str | os.PathLike[str
             try:
                 return entry.check(_gtsrb.read_cache(cache, entry), cache, data_dir)
             except DatasetError:
-                continue  # a damaged cache is made again
-    found = reader.find(root, entry)
-    if found is None:
+                continue  # a damaged cache is replaced below
+    candidate = reader.find(root, entry)
+    if candidate is None:
         raise entry.missing(root, reader.absent(root, entry) or entry.archives, data_dir)
     try:
-        dataset: Dataset = found.read()
-    except UnlikeError as error:
-        raise entry.altered(found.where, str(error), data_dir) from None
-    entry.check(dataset, found.where, data_dir)
+        dataset: Dataset = candidate.read()
+    except LayoutError as error:
+        raise entry.altered(candidate.where, str(error), data_dir) from None
+    entry.check(dataset, candidate.where, data_dir)
     if entry.name == "gtsrb":
-        _gtsrb.write_cache(dataset, found.where)
+        _gtsrb.write_cache(dataset, candidate.where)
     return dataset
 
 
 def _digits(entry: Entry) -> Dataset:
-    """The digits that come with scikit-learn; every fifth image is for testing."""
+    """Load the digits that come with scikit-learn; every fifth image is a test image."""
     import numpy as np
     from sklearn.datasets import load_digits
 

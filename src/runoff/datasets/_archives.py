@@ -1,4 +1,4 @@
-"""Files inside archives, read by exact name and up to a bound; nothing is ever unpacked to a path."""
+"""Bounded reading of files inside archives, by exact name; nothing is ever extracted to disk."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import gzip
 import os
 import struct
+import tarfile
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
@@ -17,12 +18,12 @@ from typing import IO, Any, cast
 from runoff._io.files import open_regular
 from runoff.errors import InputError
 
-# Whatever reading a damaged or hostile archive may bring about.
+# The errors that reading a damaged or hostile archive can raise.
 BROKEN = (
     OSError,
     EOFError,
     ValueError,
-    RuntimeError,  # NotImplementedError too: a compression that zipfile does not know
+    RuntimeError,  # includes NotImplementedError: a compression method that zipfile does not support
     MemoryError,
     OverflowError,
     struct.error,
@@ -31,26 +32,26 @@ BROKEN = (
     zipfile.BadZipFile,
 )
 
-BLOCK = 512  # of a tar file
-CHUNK = 2**20
-SLACK = 2**16  # bytes by which a file may be larger compressed than it is uncompressed
+HEADERS = 2**20  # bytes that the headers between two files of a tar archive may take
+SLACK = 2**16  # bytes by which compression may make a file larger
+LARGER = "it holds more than the official archive"
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether the system keeps the file back. A place that no file has (EINVAL) is what a damaged one asks for."""
+    """Return whether the system denies access. EINVAL does not count: a damaged file leads to invalid offsets."""
     return error.errno not in (None, errno.EINVAL)
 
 
 def read_bounded(path: Path, most: int) -> bytes:
-    """A file's content, uncompressed where its name ends in .gz, if that has at most so many bytes."""
+    """Return the content of a file of at most `most` bytes, decompressed if the name ends in .gz."""
     with open_regular(path) as plain:
-        if os.fstat(plain.fileno()).st_size > most + SLACK:  # gzip would read zeros behind the end one by one
+        if os.fstat(plain.fileno()).st_size > most + SLACK:  # gzip would read zeros after the end one by one
             raise InputError(f"{path.name} has more than {most} bytes")
         with cast(IO[bytes], gzip.open(plain) if path.suffix == ".gz" else plain) as file:
-            return _at_most(file, most, path.name)
+            return _read_at_most(file, most, path.name)
 
 
-def _at_most(file: IO[bytes], most: int, name: str) -> bytes:
+def _read_at_most(file: IO[bytes], most: int, name: str) -> bytes:
     data = file.read(most + 1)
     if len(data) > most:
         raise InputError(f"{name} has more than {most} bytes")
@@ -58,61 +59,53 @@ def _at_most(file: IO[bytes], most: int, name: str) -> bytes:
 
 
 def tar_members(path: Path, most: Mapping[str, int]) -> dict[str, bytes]:
-    """The named regular files of a .tar.gz, each with at most so many bytes.
+    """Return the named regular files of a .tar.gz, each with at most its number of bytes in `most`.
 
-    It is read as a stream and by its plain headers alone. Links, devices and extended headers are passed over, so a
-    name is what it says, and no size can be negative or lead back.
+    The archive is read as a stream, so no offset in it leads back; links, devices and sparse files are skipped.
     """
-    found: dict[str, bytes] = {}
-    budget = 2 * sum(most.values()) + 2**24  # what is passed over counts too
-    with gzip.open(path) as file:
-        while len(found) < len(most):
-            header = file.read(BLOCK)
-            if len(header) < BLOCK or not header.rstrip(b"\0"):
-                break
-            name, size = _name(header), _octal(header[124:136])
-            padded = -(-size // BLOCK) * BLOCK
-            budget -= BLOCK + padded
-            if budget < 0:
-                raise InputError("it holds more than the official archive")
-            if name in most and name not in found and header[156:157] in (b"0", b"\0"):
-                if size > most[name]:
-                    raise InputError(f"{name} has more than {most[name]} bytes")
-                found[name] = file.read(size)
-                padded -= size
-                if len(found[name]) < size:
-                    raise InputError(f"{name} is cut short")
-            while padded > 0:
-                passed = len(file.read(min(padded, CHUNK)))
-                if not passed:
-                    raise InputError("it is cut short")
-                padded -= passed
-    absent = [name for name in most if name not in found]
-    if absent:
-        raise InputError(f"it has no {absent[0]}")
-    return found
+    contents: dict[str, bytes] = {}
+    budget = 2 * sum(most.values()) + 2**24  # for skipped files, too
+    try:
+        with _LimitedGzip(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
+            while len(contents) < len(most) and (member := archive.next()) is not None:
+                name, size = member.name, member.size
+                budget -= tarfile.BLOCKSIZE + size
+                if size < 0 or budget < 0:
+                    raise InputError(LARGER if budget < 0 else f"{name} has a negative size")
+                file.left = size + HEADERS
+                plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
+                if name in most and name not in contents and plain:
+                    if size > most[name]:
+                        raise InputError(f"{name} has more than {most[name]} bytes")
+                    contents[name] = cast(IO[bytes], archive.extractfile(member)).read()
+    except tarfile.TarError as error:
+        raise InputError(f"it is truncated or damaged ({error})") from None
+    if missing := [name for name in most if name not in contents]:
+        raise InputError(f"it has no {missing[0]}")
+    return contents
 
 
-def _name(header: bytes) -> str:
-    parts = [header[345:500], header[:100]] if header[257:263] == b"ustar\0" else [header[:100]]
-    return "/".join(part.split(b"\0")[0].decode("utf-8", "replace") for part in parts).removeprefix("/")
+class _LimitedGzip(gzip.GzipFile):
+    """A stream with a limit: tarfile holds extended headers in memory, whatever size they claim."""
 
+    left = HEADERS  # bytes
 
-def _octal(field: bytes) -> int:
-    digits = field.strip(b" \0")
-    if not digits or not set(digits) <= set(b"01234567"):
-        raise InputError("a header has no size")
-    return int(digits, 8)
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise InputError(LARGER)
+        return data
 
 
 class Files(ABC):
-    """Files by name, in a folder or in an archive."""
+    """A collection of files by name: a folder or an archive."""
 
     where: Path
 
     @abstractmethod
     def read(self, name: str, most: int) -> bytes:
-        """A file's content, if it has at most so many bytes."""
+        """Return the content of a file of at most `most` bytes."""
 
     def __enter__(self) -> Files:
         return self
@@ -120,38 +113,38 @@ class Files(ABC):
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def close(self) -> None:  # noqa: B027 - there is nothing to close in a folder
-        """Let go of the archive."""
+    def close(self) -> None:  # noqa: B027 - a folder has nothing to close
+        """Close the archive."""
 
 
 class Folder(Files):
-    """Files below a folder."""
+    """The files in a folder."""
 
     def __init__(self, where: Path) -> None:
         self.where = where
 
     def read(self, name: str, most: int) -> bytes:
-        """A file's content, if it has at most so many bytes."""
+        """Return the content of a file of at most `most` bytes."""
         with (self.where / name).open("rb") as file:
-            return _at_most(file, most, name)
+            return _read_at_most(file, most, name)
 
 
 class Zip(Files):
-    """Files in a zip archive."""
+    """The files in a zip archive."""
 
     def __init__(self, where: Path) -> None:
         self.where = where
         self._zip = zipfile.ZipFile(where)
 
     def read(self, name: str, most: int) -> bytes:
-        """A file's content, if it has at most so many bytes."""
+        """Return the content of a file of at most `most` bytes."""
         try:
             info = self._zip.getinfo(name)
         except KeyError:
             raise InputError(f"it has no {name}") from None
         with self._zip.open(info) as file:
-            return _at_most(file, most, name)
+            return _read_at_most(file, most, name)
 
     def close(self) -> None:
-        """Let go of the archive."""
+        """Close the archive."""
         self._zip.close()

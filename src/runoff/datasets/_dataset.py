@@ -1,4 +1,4 @@
-"""A dataset: images and labels to train and to test on, with a fingerprint of its content."""
+"""A dataset: training and test images with labels, and a fingerprint of its content."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ MOST_CLASSES = 65536
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Images (n, h, w) or (n, h, w, c) of 8 bits, labels that index `classes`, and what the hash may read instead.
+    """8-bit images (n, h, w) or (n, h, w, c), with labels that index `classes`.
 
-    Where images were resized, `original_digests` (n_train, 16) holds the BLAKE2b-128 of each training image's shape
-    and pixels as they came, and `original_sums` (n_train,) the sum of those pixels; otherwise both are None.
+    If images were resized, `original_digests` (n_train, 16) holds the BLAKE2b-128 of each training image's original
+    shape and pixels, and `original_sums` (n_train,) the sum of those pixels: hashes read them instead of the images.
+    Otherwise both are None.
 
-    `classes_fixed` is False where the classes were taken from the samples: one more sample could then add a class and
+    `classes_fixed` is False if the classes were taken from the samples: one more sample could then add a class and
     change every member, so no certificate holds.
     """
 
@@ -49,7 +50,7 @@ class Dataset:
             self._set(f"y_{part}", self._labels(f"y_{part}", len(x), f"x_{part}"))
         if self.x_train.shape[1:] != self.x_test.shape[1:]:
             raise DatasetError(
-                f"{self.name}: images to train and to test on must be alike, got {self.x_train.shape[1:]} "
+                f"{self.name}: training and test images must have the same shape, got {self.x_train.shape[1:]} "
                 f"and {self.x_test.shape[1:]}"
             )
         for field, dtype, shape in (("original_digests", np.uint8, (DIGEST_BYTES,)), ("original_sums", np.int64, ())):
@@ -57,9 +58,7 @@ class Dataset:
             if array is None:
                 continue
             if array.dtype != dtype or array.shape != (len(self.x_train), *shape):
-                raise DatasetError(
-                    f"{self.name}: {field} must have one row for each training image, got {_kind(array)}"
-                )
+                raise DatasetError(f"{self.name}: {field} must have one row per training image, got {_kind(array)}")
             self._set(field, np.ascontiguousarray(array))
 
     def _set(self, field: str, array: NDArray[Any]) -> None:
@@ -69,7 +68,7 @@ class Dataset:
         x: Pixels = getattr(self, field)
         if x.dtype != np.uint8 or x.ndim not in (3, 4) or 0 in x.shape:
             raise DatasetError(
-                f"{self.name}: {field} must be images of 8 bits, uint8 (n, h, w) or (n, h, w, c), got {_kind(x)}"
+                f"{self.name}: {field} must be 8-bit images, uint8 (n, h, w) or (n, h, w, c), got {_kind(x)}"
             )
         self._set(field, np.ascontiguousarray(x))
         return x
@@ -78,7 +77,7 @@ class Dataset:
         y: NDArray[Any] = getattr(self, field)
         if y.dtype.kind not in "iu" or y.shape != (n,):
             raise DatasetError(
-                f"{self.name}: {field} must be whole numbers, one for each of {n} images in {images}, got {_kind(y)}"
+                f"{self.name}: {field} must be integers, one for each of {n} images in {images}, got {_kind(y)}"
             )
         least, most = int(y.min()), int(y.max())
         if least < 0 or most >= len(self.classes):
@@ -89,15 +88,15 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the shapes, types and bytes of all arrays; not of where they were read from."""
-        found = hashlib.sha256(b"runoff dataset 1\n")
+        """SHA-256, in hexadecimal, of the shapes, types and bytes of all arrays, wherever they were read from."""
+        digest = hashlib.sha256(b"runoff dataset 1\n")
         for field in ("x_train", "y_train", "x_test", "y_test", "original_digests", "original_sums"):
             array = getattr(self, field)
             shape = "none" if array is None else f"{array.dtype.name} {','.join(map(str, array.shape))}"
-            found.update(f"{field} {shape}\n".encode())
+            digest.update(f"{field} {shape}\n".encode())
             if array is not None:
-                found.update(array_bytes(array))
-        return found.hexdigest()
+                digest.update(array_bytes(array))
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         size = "x".join(map(str, self.x_train.shape[1:]))
@@ -108,16 +107,16 @@ class Dataset:
 
 
 def array_bytes(array: NDArray[Any]) -> memoryview:
-    """The bytes of an array in C order, least significant byte first."""
+    """Return the bytes of an array in C order, least significant byte first."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
 
 
 def sha256(*arrays: NDArray[Any]) -> str:
-    """Over the bytes of these arrays, one after the other."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of the concatenated bytes of these arrays, in hexadecimal."""
+    digest = hashlib.sha256()
     for array in arrays:
-        found.update(array_bytes(array))
-    return found.hexdigest()
+        digest.update(array_bytes(array))
+    return digest.hexdigest()
 
 
 def _kind(array: NDArray[Any]) -> str:

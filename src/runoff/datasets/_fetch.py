@@ -1,4 +1,4 @@
-"""Downloads of the official archives: resumed where they broke off, checked, and in place whole or not at all."""
+"""Downloads of the official archives: resumed after an interruption, checked, and put in place atomically."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from runoff._io.files import sync_directory
 from runoff._version import __version__
-from runoff.datasets.catalogue import Archive, named
+from runoff.datasets import catalogue
+from runoff.datasets.catalogue import Archive
 from runoff.datasets.places import command, data_directory
 from runoff.errors import DatasetError, DownloadError, IntegrityError
 
-TIMEOUT = 30.0  # seconds without a byte
+TIMEOUT = 30.0  # seconds without data
 ATTEMPTS = 4
-PAUSE = 1.0  # seconds before the second attempt, twice as many before each further one
+PAUSE = 1.0  # seconds before the second attempt, doubled before each further one
 CHUNK = 2**18
-LARGEST = 2**29  # bytes: more than any of the archives has
+LARGEST = 2**29  # bytes: larger than every archive
 
-Progress = Callable[[str, int, int | None], None]  # a file's name, the bytes that are there, and in all if known
+Progress = Callable[[str, int, int | None], None]  # a file's name, the bytes received, and the total if known
 
 
 def fetch(
@@ -40,12 +41,12 @@ def fetch(
     url_base: str | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Download the official archives of a dataset, check them, and say where they are.
+    """Download the official archives of a dataset, check them, and return their paths.
 
-    Files that are there already are checked and kept. A download that breaks off leaves a .part file and is resumed by
-    the next call. Only https is used, unless `url_base` names a mirror by http.
+    Existing files are checked and kept. An interrupted download leaves a .part file, from which the next call resumes.
+    Only https is used, unless `url_base` is the http address of a mirror.
     """
-    archives = named(name).archives
+    archives = catalogue.get(name).archives
     plain_http = _checked_base(url_base)
     folder = data_directory(data_dir) / name
     done: list[Path] = []
@@ -59,24 +60,24 @@ def fetch(
             job.run()
         except DownloadError as error:
             left = list(zip(archives, urls, strict=True))[len(done) :]
-            absent = ", ".join(f"{a} from {u}" for a, u in left if a is archive or not _is_there(folder / a.file))
+            missing = ", ".join(f"{a} from {u}" for a, u in left if a is archive or not _exists(folder / a.file))
             raise DownloadError(
-                f"{error}; run the command again, or put {absent} into {folder} and run: "
+                f"{error}; run the command again, or put {missing} into {folder} and run: "
                 f"{command('check', name, data_dir)}"
             ) from None
         done.append(job.target)
     return done
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name that the system does not take
+    except OSError:  # an invalid file name
         return False
 
 
 def _checked_base(url_base: str | None) -> bool:
-    """Whether the user chose plain http."""
+    """Return whether the user chose plain http."""
     if url_base is None:
         return False
     parts = urlsplit(url_base)
@@ -89,7 +90,7 @@ def _check_scheme(url: str, plain_http: bool) -> None:
     parts = urlsplit(url)
     if parts.scheme == "https" or (parts.scheme == "http" and (plain_http or _is_loopback(parts.hostname))):
         return
-    raise DownloadError(f"{url} is not followed: only https is")
+    raise DownloadError(f"{url} is not allowed: only https is")
 
 
 def _is_loopback(host: str | None) -> bool:
@@ -100,7 +101,7 @@ def _is_loopback(host: str | None) -> bool:
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Redirections, held to the same rule as the first address."""
+    """A redirect handler that applies the rule for the first address to all others."""
 
     def __init__(self, plain_http: bool) -> None:
         self.plain_http = plain_http
@@ -114,20 +115,20 @@ class _Redirects(HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-class _BrokenOffError(Exception):
-    """Another attempt may do better."""
+class _RetryError(Exception):
+    """A failure after which another attempt may succeed."""
 
 
 @dataclass
 class _Download:
-    """One file on its way."""
+    """The download of one file."""
 
     archive: Archive
     url: str
     target: Path
     plain_http: bool
     progress: Progress
-    joined: bool = False  # to what an earlier attempt had left
+    resumed: bool = False  # from the .part file of an earlier attempt
 
     @property
     def part(self) -> Path:
@@ -135,34 +136,34 @@ class _Download:
 
     def run(self) -> None:
         try:
-            is_there = self.target.exists()
+            exists = self.target.exists()
             self.target.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DownloadError(f"{self.target.parent} cannot be made ({error.strerror})") from None
-        if is_there:
-            self.keep_if_right()
+            raise DownloadError(f"{self.target.parent} cannot be created ({error.strerror})") from None
+        if exists:
+            self.check_existing()
             return
         self.download()
         got = self.checksum(self.part)
-        if self.joined and got != self.archive.checksum:  # what was there may be at fault, not the server
+        if self.resumed and got != self.archive.checksum:  # the .part file may be at fault, not the server
             self.part.unlink()
             self.download()
             got = self.checksum(self.part)
         self.finish(got)
 
     def download(self) -> None:
-        """Bring the .part file to its end, in a few attempts."""
+        """Complete the .part file, in a few attempts."""
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(PAUSE * 2 ** (attempt - 1))
             try:
                 self.attempt()
                 break
-            except _BrokenOffError as error:
+            except _RetryError as error:
                 if attempt + 1 == ATTEMPTS:
                     raise DownloadError(f"{self.archive.file} cannot be downloaded ({error})") from None
 
-    def keep_if_right(self) -> None:
+    def check_existing(self) -> None:
         got = self.checksum(self.target)
         if got != self.archive.checksum:
             raise IntegrityError(
@@ -173,81 +174,81 @@ class _Download:
         self.progress(self.archive.file, size, size)
 
     def attempt(self) -> None:
-        """Ask for what is not there yet, and add it to the .part file."""
-        there = self.part.stat().st_size if self.part.exists() else 0
-        headers = {"User-Agent": f"runoff/{__version__}"} | ({"Range": f"bytes={there}-"} if there else {})
+        """Request the missing bytes, and append them to the .part file."""
+        size = self.part.stat().st_size if self.part.exists() else 0
+        headers = {"User-Agent": f"runoff/{__version__}"} | ({"Range": f"bytes={size}-"} if size else {})
         opener = build_opener(_Redirects(self.plain_http))
         try:
             request = Request(self.url, headers=headers)  # noqa: S310 - the scheme was checked
             with opener.open(request, timeout=TIMEOUT) as response:
-                self.receive(response, there)
+                self.receive(response, size)
         except HTTPError as error:
             error.close()
-            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and there:
-                self.all_there()
+            if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and size:
+                self.check_complete()
             elif error.code < 500 and error.code not in (408, 429):
                 raise DownloadError(
                     f"{self.archive.file} cannot be downloaded (the server answers {error.code} {error.reason})"
                 ) from None
             else:
-                raise _BrokenOffError(f"the server answers {error.code} {error.reason}") from None
+                raise _RetryError(f"the server answers {error.code} {error.reason}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
-            told = str(reason) or type(reason).__name__
-            if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)):  # it would be the same again
-                raise DownloadError(f"{self.archive.file} cannot be downloaded ({told})") from None
-            raise _BrokenOffError(told) from None
+            message = str(reason) or type(reason).__name__
+            if isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError)):  # retrying would not help
+                raise DownloadError(f"{self.archive.file} cannot be downloaded ({message})") from None
+            raise _RetryError(message) from None
 
-    def all_there(self) -> None:
-        """The server has nothing beyond the .part file: it is complete, or it is another file's."""
+    def check_complete(self) -> None:
+        """Check a .part file beyond which the server has nothing: it is complete, or belongs to another file."""
         if self.checksum(self.part) != self.archive.checksum:
             self.part.unlink()
-            raise _BrokenOffError("the .part file was of no use")
+            raise _RetryError("the .part file could not be used")
 
-    def receive(self, response: Any, there: int) -> None:
+    def receive(self, response: Any, size: int) -> None:
         if response.status == http.HTTPStatus.PARTIAL_CONTENT:
             start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-            if start is None or int(start[1]) != there:
+            if start is None or int(start[1]) != size:
                 self.part.unlink(missing_ok=True)
-                raise _BrokenOffError("the server sends another part than it was asked for")
-            self.joined = True
+                raise _RetryError("the server sent another range than requested")
+            self.resumed = True
         else:
-            there = 0  # it does not know about parts and starts over
+            size = 0  # the server ignores ranges and starts over
         length = response.headers.get("Content-Length", "")
-        total = there + int(length) if re.fullmatch(r"[0-9]{1,15}", length) else None
-        with self.writing(there) as file:
-            self.progress(self.archive.file, there, total)
+        total = size + int(length) if re.fullmatch(r"[0-9]{1,15}", length) else None
+        with self.open_part(size) as file:
+            self.progress(self.archive.file, size, total)
             while data := response.read1(CHUNK):
-                there += len(data)
-                if there > LARGEST:
+                size += len(data)
+                if size > LARGEST:
                     file.close()
                     self.part.unlink()
-                    raise IntegrityError(f"{self.url} sends more than {LARGEST} bytes: that is not {self.archive.file}")
+                    raise IntegrityError(f"{self.url} sent more than {LARGEST} bytes: that is not {self.archive.file}")
                 self.write(file, data)
-                self.progress(self.archive.file, there, total)
-        if total is not None and there < total:
-            raise _BrokenOffError(f"the connection broke off after {there} of {total} bytes")
+                self.progress(self.archive.file, size, total)
+        if total is not None and size < total:
+            raise _RetryError(f"the connection was lost after {size} of {total} bytes")
 
-    def writing(self, there: int) -> Any:
+    def open_part(self, size: int) -> Any:
         try:
-            return self.part.open("ab" if there else "wb", buffering=0)
+            return self.part.open("ab" if size else "wb", buffering=0)
         except OSError as error:
             raise DownloadError(f"{self.part} cannot be written ({error.strerror})") from None
 
     def write(self, file: Any, data: bytes) -> None:
         try:
-            while data:  # a raw file may take less than it is given
+            while data:  # an unbuffered write may be partial
                 data = data[file.write(data) :]
         except OSError as error:
             raise DownloadError(f"{self.part} cannot be written ({error.strerror})") from None
 
     def finish(self, got: str) -> None:
-        """Give the .part file its name, if this is the right checksum."""
+        """Rename the .part file to its final name, if the checksum is right."""
         if got != self.archive.checksum:
             self.part.unlink()
             raise IntegrityError(
                 f"{self.archive.file} from {self.url} is not the official file: its {self.archive.algorithm} is {got}, "
-                f"expected {self.archive.checksum}; it was removed, get it from elsewhere with --url-base"
+                f"expected {self.archive.checksum}; it was removed; download it from elsewhere with --url-base"
             )
         try:
             with self.part.open("rb+") as file:
@@ -258,11 +259,11 @@ class _Download:
             raise DownloadError(f"{self.target} cannot be written ({error.strerror})") from None
 
     def checksum(self, path: Path) -> str:
-        found = hashlib.new(self.archive.algorithm, usedforsecurity=False)  # load checks every pixel by SHA-256
+        digest = hashlib.new(self.archive.algorithm, usedforsecurity=False)  # load checks every pixel by SHA-256
         try:
             with path.open("rb") as file:
                 while data := file.read(CHUNK):
-                    found.update(data)
+                    digest.update(data)
         except OSError as error:
             raise DownloadError(f"{path} cannot be read ({error.strerror})") from None
-        return found.hexdigest()
+        return digest.hexdigest()

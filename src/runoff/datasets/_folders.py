@@ -1,4 +1,4 @@
-"""The user's own data: a .npz file of arrays, or a folder of images."""
+"""Readers for the user's own data: a .npz file of arrays, or a folder of images."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ LARGEST_SIDE = 8192
 
 
 def read_npz(path: Path, classes: Classes | None) -> Dataset:
-    """x_train, y_train, x_test, y_test, and classes where the file has them or they are given.
+    """Read x_train, y_train, x_test, y_test, and the classes if the file has them.
 
-    Else the labels name themselves.
+    Without classes in the file or given, the largest label decides how many there are.
     """
     arrays: dict[str, Any] = npz.read(path, ARRAYS, optional=("classes",))
-    names = _classes.decided(classes, _stored_classes(path, arrays.pop("classes", None)), f"the classes in {path}")
+    stored = _stored_classes(path, arrays.pop("classes", None))
+    names = _classes.fixed_classes(classes, stored, f"the classes in {path}")
     fixed = names is not None
     if names is None:
-        most = max((int(arrays[y].max()) for y in ("y_train", "y_test") if _is_whole(arrays[y])), default=0)
+        most = max((int(arrays[y].max()) for y in ("y_train", "y_test") if _is_integer(arrays[y])), default=0)
         names = tuple(map(str, range(min(max(most, 0), MOST_CLASSES - 1) + 1)))
     return Dataset(name=path.name, classes=names, classes_fixed=fixed, **arrays)
 
@@ -38,47 +39,47 @@ def _stored_classes(path: Path, classes: NDArray[Any] | None) -> tuple[str, ...]
     if classes is None:
         return None
     if classes.dtype.kind != "U" or classes.ndim != 1:
-        raise DatasetError(f"{path}: classes must be a list of texts, got {classes.dtype} {classes.shape}")
-    return _classes.checked(tuple(map(str, classes)), f"{path}: classes")
+        raise DatasetError(f"{path}: classes must be a list of strings, got {classes.dtype} {classes.shape}")
+    return _classes.check_names(tuple(map(str, classes)), f"{path}: classes")
 
 
-def _is_whole(array: NDArray[Any]) -> bool:
+def _is_integer(array: NDArray[Any]) -> bool:
     return array.dtype.kind in "iu" and array.size > 0
 
 
 def read_images(path: Path, size: tuple[int, int] | None, classes: Classes | None) -> Dataset:
-    """train/<class>/* and test/<class>/*: the classes as given or in classes.txt, else the folders of train, sorted."""
+    """Read train/<class>/* and test/<class>/*, with the classes given, in classes.txt, or else the folders of train."""
     if size is not None:
         size = _checked_size(size)
     name = path.resolve().name
-    decided = _classes.decided(classes, _classes.listed(path), str(path / _classes.LIST))
-    folders = {part: _folders(path, part) for part in _PARTS}
-    names = tuple(sorted(folders["train"])) if decided is None else decided
-    for part, found in folders.items():
-        _check_known(path, part, found - set(names), None if decided is None else len(names))
-    # A class is read where it is a folder of its own: its name may also be that of a link, or lead elsewhere.
-    own = {part: [(y, c) for y, c in enumerate(names) if c in folders[part]] for part in _PARTS}
-    listed = {part: [(f, y) for y, c in own[part] for f in _images(path / part / c)] for part in _PARTS}
-    for part, files in listed.items():
-        if not files:
+    fixed = _classes.fixed_classes(classes, _classes.read_list(path), str(path / _classes.LIST))
+    folders = {part: _class_folders(path, part) for part in _PARTS}
+    names = tuple(sorted(folders["train"])) if fixed is None else fixed
+    for part, existing in folders.items():
+        _check_known(path, part, existing - set(names), None if fixed is None else len(names))
+    # Only classes with a folder are read: the name of a class may also be that of a link, or lead elsewhere.
+    existing_classes = {part: [(y, c) for y, c in enumerate(names) if c in folders[part]] for part in _PARTS}
+    files = {part: [(f, y) for y, c in existing_classes[part] for f in _images(path / part / c)] for part in _PARTS}
+    for part in _PARTS:
+        if not files[part]:
             raise DatasetError(f"{path / part} must hold images in folders named by class, got none")
-    like = listed["train"][0][0]
-    train, test = (_stacked([f for f, _ in listed[part]], like, size) for part in _PARTS)
-    y_train, y_test = (np.array([y for _, y in listed[part]], np.int64) for part in _PARTS)
-    return Dataset(name, train, y_train, test, y_test, classes=names, classes_fixed=decided is not None)
+    first = files["train"][0][0]
+    train, test = (_stacked([f for f, _ in files[part]], first, size) for part in _PARTS)
+    y_train, y_test = (np.array([y for _, y in files[part]], np.int64) for part in _PARTS)
+    return Dataset(name, train, y_train, test, y_test, classes=names, classes_fixed=fixed is not None)
 
 
 _PARTS = ("train", "test")
 
 
-def _check_known(path: Path, part: str, unknown: set[str], n_decided: int | None) -> None:
+def _check_known(path: Path, part: str, unknown: set[str], n_fixed: int | None) -> None:
     if not unknown:
         return
     first = min(unknown)
-    if n_decided is None:
-        raise DatasetError(f"{path} has test/{first} and no train/{first}: add the folder, if an empty one")
+    if n_fixed is None:
+        raise DatasetError(f"{path} has test/{first} but no train/{first}: add that folder, even if it is empty")
     raise DatasetError(
-        f"{path} has the folder {part}/{first}, which is none of its {n_decided} classes: remove it, or name the class "
+        f"{path} has the folder {part}/{first}, which is not one of its {n_fixed} classes: remove it, or name it "
         f"in classes= or {_classes.LIST}"
     )
 
@@ -93,40 +94,42 @@ def _checked_size(size: Any) -> tuple[int, int]:
     return height, width
 
 
-def _folders(path: Path, part: str) -> set[str]:
-    """The names of the class folders. Links are not followed: they would bring in what is not in the folder."""
+def _class_folders(path: Path, part: str) -> set[str]:
+    """Return the names of the class folders. Links are not followed: they lead out of the folder."""
     folder = path / part
     if not folder.is_dir() or folder.is_symlink():
         raise DatasetError(f"{path} must be a folder of images, train/<class>/* and test/<class>/*: it has no {part}")
-    return {f.name for f in folder.iterdir() if _counts(f) and f.is_dir()}
+    return {f.name for f in folder.iterdir() if _is_visible(f) and f.is_dir()}
 
 
 def _images(folder: Path) -> list[Path]:
-    files = [f for f in folder.iterdir() if _counts(f) and f.is_file() and f.suffix.lower() in SUFFIXES]
-    return sorted(files, key=lambda f: f.name)  # a listing has no order of its own
+    files = [f for f in folder.iterdir() if _is_visible(f) and f.is_file() and f.suffix.lower() in SUFFIXES]
+    return sorted(files, key=lambda f: f.name)  # directory listings have no fixed order
 
 
-def _counts(path: Path) -> bool:
+def _is_visible(path: Path) -> bool:
     return not path.name.startswith(".") and not path.is_symlink()
 
 
-def _stacked(files: list[Path], like: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
-    """All images, of the kind and, without `size`, of the size that the first training image has.
+def _stacked(files: list[Path], reference: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
+    """Decode all images, which must have the mode and, without `size`, the size of the first training image.
 
-    No image is ever changed because of another: an odd one is refused, not fitted in.
+    No image is ever changed because of another: one that does not fit is refused.
     """
-    first = decoded(like, str(like), FORMATS)
+    first = decoded(reference, str(reference), FORMATS)
     height, width = size or (first.height, first.width)
     x = np.empty((len(files), height, width, *((3,) if first.mode == "RGB" else ())), np.uint8)
     for i, file in enumerate(files):
         image = decoded(file, str(file), FORMATS)
         if image.mode != first.mode:
             kinds = {"L": "grey", "RGB": "in colour"}
-            raise DatasetError(f"{file} is {kinds[image.mode]} and {like} is {kinds[first.mode]}: convert one of them")
+            raise DatasetError(
+                f"{file} is {kinds[image.mode]} and {reference} is {kinds[first.mode]}: convert one of them"
+            )
         if size is None and image.size != first.size:
             raise DatasetError(
                 f"images must have one size, got {image.height} x {image.width} in {file} and {height} x {width} in "
-                f"{like}: give size=(height, width) to resize them"
+                f"{reference}: give size=(height, width) to resize them"
             )
         x[i] = np.asarray(image) if image.size == (width, height) else resized(image, (height, width))
     return x

@@ -1,4 +1,4 @@
-"""What a reader hands over: where a dataset is, and how to read it."""
+"""Files that may be a dataset: their location, and how to read them."""
 
 from __future__ import annotations
 
@@ -11,30 +11,25 @@ from runoff.datasets._dataset import Dataset
 from runoff.errors import MissingError, MissingExtraError
 
 
-class UnlikeError(Exception):
-    """Files that are not laid out as the official ones are: says how."""
+class LayoutError(Exception):
+    """Files whose layout differs from the official one; the message says how."""
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """A dataset's files, complete by their names and not yet read."""
 
     where: Path
     reader: Callable[[], Dataset]
 
     def read(self) -> Dataset:
-        """Its content. Whatever is wrong with the files is told as an `UnlikeError`."""
+        """Return the content of the files; raise `LayoutError` if anything is wrong with them."""
         try:
             return self.reader()
-        except (UnlikeError, MissingError, MissingExtraError):
+        except (LayoutError, MissingError, MissingExtraError):
             raise
         except BROKEN as error:
             if isinstance(error, OSError) and is_refusal(error) and not isinstance(error, FileNotFoundError):
                 raise MissingError(f"{error.filename or self.where} cannot be read: {error.strerror}") from None
-            raise UnlikeError(_told(error)) from error
-
-
-def _told(error: BaseException) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"there is no {error.filename}"
-    return str(error) or type(error).__name__
+            missing = f"there is no {error.filename}" if isinstance(error, FileNotFoundError) else ""
+            raise LayoutError(missing or str(error) or type(error).__name__) from error

@@ -1,4 +1,4 @@
-"""Image files, decoded by Pillow."""
+"""Decoding and resizing of image files with Pillow."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from runoff.errors import DatasetError, MissingExtraError
 
-MOST_PIXELS = 2**26  # of one image; beyond it, decoding is what an attacker wants
+MOST_PIXELS = 2**26  # per image; a larger one may be a decompression bomb
 
-# Grey stays grey and colours become RGB, whatever the other images are.
+# Grey stays grey and colours become RGB, independently of the other images.
 MODES = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
 
 
 def pillow() -> Any:
-    """Pillow's Image module."""
+    """Import Pillow's Image module."""
     try:
         from PIL import Image
     except ImportError:
@@ -29,25 +29,25 @@ def pillow() -> Any:
 
 
 def decoded(source: Path | bytes, name: str, formats: tuple[str, ...]) -> Any:
-    """An image in one of these formats, as grey or RGB of 8 bits."""
+    """Decode an image in one of these formats, as 8-bit grey or RGB."""
     Image = pillow()
     try:
         with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=formats) as image:
             if image.width * image.height > MOST_PIXELS:
                 raise DatasetError(f"{name} must have at most {MOST_PIXELS} pixels, got {image.width} x {image.height}")
             if image.mode not in MODES:
-                raise DatasetError(f"{name} must be a grey or RGB image of 8 bits, got mode {image.mode}: convert it")
+                raise DatasetError(f"{name} must be an 8-bit grey or RGB image, got mode {image.mode}: convert it")
             image.load()
-            image.info.pop("transparency", None)  # colours that count as transparent are colours all the same
+            image.info.pop("transparency", None)  # a colour marked as transparent is still a colour
             return image.convert(MODES[image.mode])
     except DatasetError:
         raise
-    except Exception as error:  # whatever a hostile image may bring about
+    except Exception as error:  # a hostile image can raise anything
         raise DatasetError(
             f"{name} cannot be read as an image ({type(error).__name__}): replace or remove it"
         ) from None
 
 
 def resized(image: Any, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """The pixels (height, width, ...) after bilinear resizing to size = (height, width)."""
+    """Return the pixels (height, width, ...) after bilinear resizing to size = (height, width)."""
     return np.asarray(image.resize(size[::-1], pillow().Resampling.BILINEAR))

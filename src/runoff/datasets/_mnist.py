@@ -1,4 +1,4 @@
-"""MNIST: four idx files, plain or compressed."""
+"""Reader for MNIST: four idx files, plain or compressed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from runoff.datasets._archives import read_bounded
 from runoff.datasets._dataset import Dataset
-from runoff.datasets._found import Found, UnlikeError
+from runoff.datasets._found import Candidate, LayoutError
 from runoff.datasets.catalogue import Archive, Entry
 
 PLACES = ("mnist", ".", "MNIST/raw", "mnist/MNIST/raw", "MNIST")
@@ -18,18 +18,18 @@ FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3
 UNSIGNED_BYTES = 8
 
 
-def find(root: Path, entry: Entry) -> Found | None:
-    """The first place that has all four files."""
+def find(root: Path, entry: Entry) -> Candidate | None:
+    """Find the first place that has all four files."""
     for place in PLACES:
         files = [_plain_or_compressed(root / place / name) for name in FILES]
         complete = [file for file in files if file is not None]
         if len(complete) == len(FILES):
-            return Found(root / place, partial(_read, complete, entry))
+            return Candidate(root / place, partial(_read, complete, entry))
     return None
 
 
 def absent(root: Path, entry: Entry) -> tuple[Archive, ...]:
-    """The archives whose content is nowhere."""
+    """Return the archives whose content was not found."""
     places = [root / place for place in PLACES]
     return tuple(
         archive
@@ -50,12 +50,12 @@ def _read(files: list[Path], entry: Entry) -> Dataset:
 
 
 def _idx(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """An idx file of bytes: two zeros, the type, the number of dimensions, their sizes, the values."""
+    """Read an idx file of bytes: two zeros, the type, the number of dimensions, their sizes, the values."""
     head = bytes([0, 0, UNSIGNED_BYTES, len(shape)]) + np.array(shape, ">u4").tobytes()
     size = len(head) + int(np.prod(shape))
     data = read_bounded(path, size)
     if not data.startswith(head):
-        raise UnlikeError(f"{path.name} is not an idx file of {' x '.join(map(str, shape))} bytes")
+        raise LayoutError(f"{path.name} is not an idx file of {' x '.join(map(str, shape))} bytes")
     if len(data) != size:
-        raise UnlikeError(f"{path.name} must have {size} bytes, got {len(data)}")
+        raise LayoutError(f"{path.name} must have {size} bytes, got {len(data)}")
     return np.frombuffer(bytearray(data), np.uint8, offset=len(head)).reshape(shape)

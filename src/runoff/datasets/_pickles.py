@@ -1,14 +1,14 @@
-"""The values that the Python version of CIFAR-10 holds, read from pickle's opcodes; nothing is ever called.
+"""Reader for the plain values in pickles, as the Python version of CIFAR-10 holds them; nothing is ever called.
 
-Python's own unpickler calls what a file tells it to call. This reader has no such step: it knows the opcodes for
-bytes, texts, whole numbers, tuples, lists and dictionaries, and recognises, by exact name and arguments, the few that
-spell out an array of uint8. Names stay names; a file that holds any other name or opcode is refused.
+Python's unpickler calls whatever a file names, so it is never used. This reader has no such step: it interprets the
+opcodes for bytes, text, integers, tuples, lists and dictionaries, and recognises, by exact name and arguments, the few
+that describe an array of uint8. Names are never imported; a file with any other name or opcode is refused.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pickletools import genops  # reads opcodes, follows none
+from pickletools import genops  # parses opcodes without executing them
 from typing import Any
 
 import numpy as np
@@ -16,25 +16,25 @@ from numpy.typing import NDArray
 
 
 class PickleError(ValueError):
-    """A file that holds something else than plain values: says what."""
+    """A file that holds something other than plain values; the message says what."""
 
 
 @dataclass(frozen=True)
 class _Name:
-    """An imported name, which is never imported."""
+    """A name that the file refers to; it is never imported."""
 
     module: str
     name: str
 
 
 class _Array:
-    """An array: empty when it is made, filled by what follows."""
+    """An array, empty until its state is set."""
 
     value: NDArray[np.uint8] | None = None
 
 
 class _Uint8:
-    """The type of the arrays."""
+    """The dtype of all arrays."""
 
 
 _NDARRAY = _Name("numpy", "ndarray")
@@ -53,7 +53,7 @@ _GET = {"BINGET", "LONG_BINGET"}
 
 
 def loads(data: bytes) -> Any:
-    """What a pickle of bytes, texts, whole numbers, lists, dictionaries and uint8 arrays holds."""
+    """Return the value of a pickle of bytes, text, integers, lists, dictionaries and uint8 arrays."""
     try:
         return _Reader().run(data)
     except PickleError:
@@ -73,7 +73,7 @@ class _Reader:
             if opcode.name == "STOP":
                 return _plain(self.stack.pop())
             self.step(opcode.name, argument)
-        raise PickleError("it is cut short")
+        raise PickleError("it is truncated")
 
     def step(self, code: str, argument: Any) -> None:
         if code in _PLAIN:
@@ -93,12 +93,12 @@ class _Reader:
         else:
             handler = getattr(self, f"do_{code.lower()}", None)
             if handler is None:
-                raise PickleError(f"it holds the opcode {code}, which is never followed")
+                raise PickleError(f"it holds the opcode {code}, which is not allowed")
             handler(argument)
 
     def popped(self, n: int) -> list[Any]:
         if len(self.stack) < n:
-            raise PickleError("its stack runs out")
+            raise PickleError("its stack is too short")
         values = self.stack[len(self.stack) - n :]
         del self.stack[len(self.stack) - n :]
         return values
@@ -107,7 +107,7 @@ class _Reader:
         return self.popped(len(self.stack) - self.marks.pop())
 
     def do_proto(self, _: Any) -> None:
-        """The version is of no interest: the opcodes are."""
+        """Ignore the protocol version: only the opcodes matter."""
 
     do_frame = do_proto
 
@@ -128,7 +128,7 @@ class _Reader:
 
     def extend(self, values: list[Any]) -> None:
         if type(self.stack[-1]) is not list:
-            raise PickleError("it appends to what is not a list")
+            raise PickleError("it appends to something that is not a list")
         self.stack[-1].extend(map(_plain, values))
 
     def do_setitem(self, _: Any) -> None:
@@ -140,23 +140,23 @@ class _Reader:
     def update(self, pairs: list[Any]) -> None:
         keys, values = pairs[::2], pairs[1::2]
         if type(self.stack[-1]) is not dict or not all(type(key) in (str, bytes) for key in keys):
-            raise PickleError("it has a dictionary whose keys are not texts")
+            raise PickleError("it has a dictionary whose keys are not strings")
         self.stack[-1].update(zip(keys, map(_plain, values), strict=True))
 
     def do_global(self, argument: str) -> None:
-        self.name(*argument.split(" ", 1))
+        self.push_name(*argument.split(" ", 1))
 
     def do_stack_global(self, _: Any) -> None:
-        self.name(*self.popped(2))
+        self.push_name(*self.popped(2))
 
-    def name(self, module: Any, name: Any) -> None:
-        found = _Name(module, name)
-        if type(module) is not str or type(name) is not str or found not in ALLOWED:
+    def push_name(self, module: Any, name: Any) -> None:
+        reference = _Name(module, name)
+        if type(module) is not str or type(name) is not str or reference not in ALLOWED:
             raise PickleError(f"it names {module}.{name}, which is never called")
-        self.stack.append(found)
+        self.stack.append(reference)
 
     def do_reduce(self, _: Any) -> None:
-        """What a call of one of the known names with known arguments would give."""
+        """Push the result that calling a known name with known arguments would have."""
         called, arguments = self.popped(2)
         match called, arguments:
             case _Name(), (str(text), "latin1") if called == _ENCODE:
@@ -166,10 +166,10 @@ class _Reader:
             case _Name(), (_Name() as kind, (0,), "b" | b"b") if called in _RECONSTRUCT and kind == _NDARRAY:
                 self.stack.append(_Array())
             case _:
-                raise PickleError("it makes a call that is not that of an array of uint8")
+                raise PickleError("it makes a call that does not describe an array of uint8")
 
     def do_build(self, _: Any) -> None:
-        """Fill the array; of the type, everything is known already."""
+        """Fill the array; the state of the dtype adds nothing."""
         state = self.popped(1)[0]
         match self.stack[-1], state:
             case _Array() as array, (1, tuple(shape), _Uint8(), 0 | False, bytes(data)) if array.value is None:
@@ -179,14 +179,14 @@ class _Reader:
             case _Uint8(), tuple():
                 pass
             case _:
-                raise PickleError("it sets a state that is not that of an array of uint8")
+                raise PickleError("it sets a state that does not describe an array of uint8")
 
 
 def _plain(value: Any) -> Any:
-    """A value as it is handed out: an array for an array, no bare names."""
+    """Return a value as the caller gets it: arrays as arrays, and no names."""
     if isinstance(value, _Array):
         if value.value is None:
-            raise PickleError("it has an array that is never filled")
+            raise PickleError("it has an array without content")
         return value.value
     if isinstance(value, (_Name, _Uint8)):
         raise PickleError("it holds a name where a value should be")

@@ -1,7 +1,7 @@
-"""The named datasets: their sizes and classes, the official archives, and the checksums that their content must have.
+"""Catalogue of the named datasets: sizes, classes, official archives, and checksums of their content.
 
-The SHA-256 of the pixels is over all training images, then all test images; that of the labels is over one byte each,
-in the same order; that of the originals is over the digests, then the sums.
+The SHA-256 of the pixels covers all training images, then all test images; that of the labels covers one byte per
+label, in the same order; that of the originals covers the digests, then the sums.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runoff.errors import DatasetError, IntegrityError, MissingError
 
 @dataclass(frozen=True)
 class Archive:
-    """A file of an official distribution."""
+    """An official archive file."""
 
     file: str
     url_base: str
@@ -32,7 +32,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a named dataset must be."""
+    """The expected content of a named dataset."""
 
     name: str
     n_train: int
@@ -45,15 +45,15 @@ class Entry:
     archives: tuple[Archive, ...] = ()
 
     def check(self, dataset: Dataset, where: Path, data_dir: str | os.PathLike[str] | None) -> Dataset:
-        """The dataset, if it is the official one to the last bit."""
+        """Return the dataset if it is the official one, bit for bit."""
         labels = [y.astype(np.uint8) for y in (dataset.y_train, dataset.y_test)]
-        found = {
+        digests = {
             "pixels": (sha256(dataset.x_train, dataset.x_test), self.pixels),
             "labels": (sha256(*labels), self.labels),
         }
         if self.originals is not None and dataset.original_digests is not None and dataset.original_sums is not None:
-            found["original pixels"] = (sha256(dataset.original_digests, dataset.original_sums), self.originals)
-        for what, (got, expected) in found.items():
+            digests["original pixels"] = (sha256(dataset.original_digests, dataset.original_sums), self.originals)
+        for what, (got, expected) in digests.items():
             if got != expected:
                 raise self.altered(
                     where, f"its {what} have SHA-256 {got[:16]}..., expected {expected[:16]}...", data_dir
@@ -61,16 +61,16 @@ class Entry:
         return dataset
 
     def altered(self, where: Path, why: str, data_dir: str | os.PathLike[str] | None) -> IntegrityError:
-        """The error for files that are there and are not the official ones."""
-        cure = "install scikit-learn again"
+        """Return the error for files that exist but are not the official ones."""
+        remedy = "reinstall scikit-learn"
         if self.archives:
-            cure = f"remove it and run: {command('fetch', self.name, data_dir)}"
-        return IntegrityError(f"{self.name} in {where} is not the official dataset: {why}; {cure}")
+            remedy = f"remove it and run: {command('fetch', self.name, data_dir)}"
+        return IntegrityError(f"{self.name} in {where} is not the official dataset: {why}; {remedy}")
 
     def missing(
         self, root: Path, archives: tuple[Archive, ...], data_dir: str | os.PathLike[str] | None
     ) -> MissingError:
-        """The error for a dataset that is not there: which files, from where, go where."""
+        """Return the error for a missing dataset: which files to download, and where to put them."""
         bases = " and ".join(dict.fromkeys(archive.url_base for archive in archives))
         return MissingError(
             f"{self.name} is missing in {root}: run {command('fetch', self.name, data_dir)}, or put "
@@ -160,8 +160,8 @@ GTSRB = Entry(
 CATALOGUE = {entry.name: entry for entry in (DIGITS, MNIST, CIFAR10, GTSRB)}
 
 
-def named(name: str) -> Entry:
-    """What the dataset of this name must be."""
+def get(name: str) -> Entry:
+    """Return the entry of the dataset with this name."""
     if name not in CATALOGUE:
         raise DatasetError(f"a dataset must be one of {', '.join(CATALOGUE)}, got {name!r}")
     return CATALOGUE[name]

@@ -1,4 +1,7 @@
-"""Arrays in .npz files: read without pickle and without trusting the headers, written whole or not at all."""
+"""Arrays in .npz files: read without pickle and without trusting the headers, written atomically.
+
+numpy.load allocates whatever a header claims, so headers are read and checked here.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.errors import DatasetError, MissingError
 
 CHUNK = 2**24
-LARGE, RATIO = 2**28, 100  # bytes, and how much smaller they may be on disk: photographs shrink by less than 10
+LARGE, RATIO = 2**28, 100  # bytes, and the largest compression ratio: that of photographs is below 10
 
 Kind = tuple[np.dtype[Any], tuple[int, ...]]
 
@@ -27,20 +30,21 @@ def read(
     kinds: Mapping[str, Kind] | None = None,
     name: str | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return the named arrays of a file. With `kinds`, one of another type or shape is refused before it takes memory.
+    """Return the named arrays of a file. With `kinds`, a wrong type or shape is refused before memory is allocated.
 
-    `name` is what errors call the file, where it has no path.
+    `name` stands for the file in error messages if it has no path.
     """
     arrays = {}
     path = name or source
     try:
-        with _opened(source) as file, zipfile.ZipFile(file) as archive:
+        opened = open_regular(source) if isinstance(source, Path) else source
+        with opened as file, zipfile.ZipFile(file) as archive:
             stored = set(archive.namelist())
-            absent = [array for array in names if f"{array}.npy" not in stored]
-            if absent:
-                raise DatasetError(f"{path} must hold {', '.join(names)}, and has no {absent[0]}")
+            missing = [array for array in names if f"{array}.npy" not in stored]
+            if missing:
+                raise DatasetError(f"{path} must hold {', '.join(names)}, but has no {missing[0]}")
             for array in [*names, *(extra for extra in optional if f"{extra}.npy" in stored)]:
-                arrays[array] = _array(archive, array, path, None if kinds is None else kinds[array])
+                arrays[array] = _read_array(archive, array, path, None if kinds is None else kinds[array])
     except DatasetError:
         raise
     except BROKEN as error:
@@ -50,17 +54,13 @@ def read(
     return arrays
 
 
-def _opened(source: Path | IO[bytes]) -> IO[bytes]:
-    return open_regular(source) if isinstance(source, Path) else source
-
-
-def _array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | None) -> NDArray[Any]:
+def _read_array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | None) -> NDArray[Any]:
     info = archive.getinfo(f"{name}.npy")
     if kind is None and info.file_size > max(LARGE, RATIO * info.compress_size):
         raise DatasetError(
             f"{path} would take {info.file_size / 1e9:.1f} GB of memory for {name}, from "
-            f"{info.compress_size / 1e6:.1f} MB on disk, which looks like a trap: save it with numpy.savez, "
-            "uncompressed, if it is yours"
+            f"{info.compress_size / 1e6:.1f} MB on disk, which looks like a decompression bomb: if the file is yours, "
+            "save it uncompressed with numpy.savez"
         )
     with archive.open(info) as file:
         shape, fortran, dtype = read_header(file)
@@ -70,21 +70,21 @@ def _array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | None) ->
             raise DatasetError(f"{path} holds {name} as {dtype} {shape}, expected {kind[0]} {kind[1]}")
         size = dtype.itemsize * int(np.prod(shape, dtype=object))
         if size > info.file_size - file.tell():
-            raise DatasetError(f"{path} is damaged: {name} promises {size} bytes and has fewer")
+            raise DatasetError(f"{path} is damaged: {name} has fewer than the {size} bytes its header claims")
         array = np.empty(shape[::-1] if fortran else shape, dtype)
         if size:
             view = array.reshape(-1).view(np.uint8)
             for start in range(0, size, CHUNK):
                 part = file.read(min(CHUNK, size - start))
                 if len(part) < min(CHUNK, size - start):
-                    raise DatasetError(f"{path} is cut short: {name} promises {size} bytes and has fewer")
+                    raise DatasetError(f"{path} is truncated: {name} has fewer than the {size} bytes its header claims")
                 view[start : start + len(part)] = np.frombuffer(part, np.uint8)
-        if file.read(1):  # the last read is also what checks the CRC
-            raise DatasetError(f"{path} is damaged: {name} has more bytes than it promises")
+        if file.read(1):  # reading to the end also checks the CRC
+            raise DatasetError(f"{path} is damaged: {name} has more bytes than its header claims")
     return array.T if fortran else array
 
 
 def write(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Under a temporary name, synced and renamed: it is there whole or not at all."""
+    """Write arrays to a file atomically: under a temporary name, synced and renamed."""
     with written_whole(path, binary=True) as file:
         np.savez(file, **cast(Any, arrays))

@@ -1,4 +1,4 @@
-"""Where datasets are looked for: the folder that was named, RUNOFF_DATA, or the user's cache directory."""
+"""Locations of datasets: a folder that was given, RUNOFF_DATA, or the user's cache directory."""
 
 import os
 import shlex
@@ -12,22 +12,24 @@ from runoff.errors import DatasetError, MissingError
 
 
 def data_directory(data_dir: str | os.PathLike[str] | None) -> Path:
-    """The folder in which the named datasets are."""
+    """Return the folder that holds the named datasets."""
     chosen = data_dir if data_dir is not None else os.environ.get("RUNOFF_DATA")
-    return expanded(chosen) if chosen else user_cache()
+    return expand_home(chosen) if chosen else user_cache()
 
 
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """The path, with the home directory in place of a leading ~."""
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """Return the path, with a leading ~ replaced by the home directory."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise DatasetError(f"{os.fspath(path)!r} begins with a home directory that nobody has: write it out") from None
+        raise DatasetError(
+            f"{os.fspath(path)!r} begins with the home directory of an unknown user: write the path in full"
+        ) from None
 
 
 @contextmanager
 def reading(where: Path) -> Iterator[None]:
-    """What the system does not let be read below a path is missing."""
+    """Raise `MissingError` if the system denies access to a file below a path."""
     try:
         yield
     except OSError as error:
@@ -35,15 +37,15 @@ def reading(where: Path) -> Iterator[None]:
 
 
 def user_cache() -> Path:
-    """Return the user's cache directory for runoff, as each system has it."""
+    """Return the user's cache directory for runoff, as the operating system defines it."""
     try:
         Path.home()
     except RuntimeError:
-        raise DatasetError("there is no home directory to keep data in: give data_dir or set RUNOFF_DATA") from None
+        raise DatasetError("there is no home directory to store data in: give data_dir or set RUNOFF_DATA") from None
     return platformdirs.user_cache_path("runoff", appauthor=False)
 
 
 def command(verb: str, name: str, data_dir: str | os.PathLike[str] | None) -> str:
-    """The command to give for this dataset, with the folder if one was named."""
+    """Return the `runoff data` command for this dataset, with the folder if one was given."""
     place = "" if data_dir is None else f" --data-dir {shlex.quote(os.fspath(data_dir))}"
     return f"runoff data {verb} {name}{place}"

@@ -1,1 +1,1 @@
-"""The paper's tables, and how its rows are reproduced."""
+"""The paper's tables, and the reproduction of their rows."""

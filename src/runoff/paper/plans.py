@@ -1,4 +1,4 @@
-"""Plans: the runs and networks that rows of the paper need, and how long those would take, without the data."""
+"""Plans: the runs and networks that rows of the paper need, and their training time, without reading the data."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runoff._io.text import count, duration
 from runoff.paper import tables
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ def planned(
     device: str | None,
     in_flight: int | None,
 ) -> list[dict[str, Any]]:
-    """Return what each row needs, what is left to train after the rows before it, and roughly for how long."""
-    counted: dict[str, int] = {}  # networks of runs that exist, or will
+    """Return the networks that each row needs, those missing after the rows before it, and a rough training time."""
+    counted: dict[str, int] = {}  # networks per run, including planned ones
     plans = []
     for row in rows:
         n = row.trials if trials is None else trials
@@ -42,7 +43,7 @@ def planned(
 
 
 def _networks_in(path: Path, n_members: int) -> int:
-    """Return how many networks a run has, or had when its ballots were made."""
+    """Return the number of networks that a run has, or had when its ballots were computed."""
     from runoff.runs import Run
 
     if not (path / "manifest.json").exists():
@@ -54,9 +55,9 @@ def _networks_in(path: Path, n_members: int) -> int:
 def describe(plan: dict[str, Any]) -> str:
     """Return a plan as one line."""
     row = "{table} {dataset} k={k} {method} d={d}".format(**plan)
-    often = f" for {plan['trials']} trials" if plan["trials"] > 1 else ""
-    left = f"{plan['missing']} to train, roughly {plan['seconds']:.0f} s" if plan["missing"] else "none to train"
-    return f"{row}: {plan['n_networks']} networks{often}, {left}"
+    trials = f" for {plan['trials']} trials" if plan["trials"] > 1 else ""
+    left = f"{plan['missing']:,} to train, roughly {duration(plan['seconds'])}" if plan["missing"] else "none to train"
+    return f"{row}: {count(plan['n_networks'], 'network')}{trials}, {left}"
 
 
 def shared(row: Row) -> bool:
@@ -70,14 +71,14 @@ def run_of(row: Row, trial: int) -> str:
 
 
 def n_seeds_of(row: Row, trials: int) -> int:
-    """Return the number of networks per member of such a run."""
+    """Return the number of networks per member of a row's run."""
     return trials if shared(row) else row.n_seeds
 
 
 def seconds_for(
     row: Row, n_networks: int, network: str, recipe: str | None, device: str | None, in_flight: int | None
 ) -> float:
-    """Return roughly how many seconds `n_networks` networks of a row take."""
+    """Return roughly how many seconds it takes to train `n_networks` networks of a row."""
     if not n_networks:
         return 0.0
     chosen = recipe or tables.RECIPES[row.dataset]
@@ -89,7 +90,7 @@ def seconds_for(
 def _pace(
     dataset: str, k: int, network: str, recipe: str, device: str | None, in_flight: int | None
 ) -> tuple[float, float]:
-    """Return the seconds to start and per network of average size, from random images."""
+    """Return the seconds to start, and per network of average size, estimated with random images."""
     import numpy as np
 
     from runoff import recipes

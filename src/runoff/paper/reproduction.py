@@ -1,4 +1,4 @@
-"""Reproduction: rows of the paper's tables trained, certified and compared with the printed numbers."""
+"""Reproduction of the paper's tables: train, certify and compare with the printed numbers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ COLUMNS = (
 
 
 def nearest(rows: list[Row], d: int) -> list[Row]:
-    """Return, of rows that differ in d only, the one with the nearest d, changed to this d."""
-    found: dict[tuple[Any, ...], Row] = {}
+    """Return the row with the nearest d among those that differ in d only, changed to this d."""
+    closest: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         key = (row.table, row.dataset, row.k, row.method)
-        if key not in found or abs(row.d - d) < abs(found[key].d - d):
-            found[key] = row
-    return [row.at(d) for row in found.values()]
+        if key not in closest or abs(row.d - d) < abs(closest[key].d - d):
+            closest[key] = row
+    return [row.at(d) for row in closest.values()]
 
 
 def trial_results(
@@ -53,8 +53,8 @@ def trial_results(
     in_flight: int | None,
     retrain: bool,
 ) -> list[dict[str, Any]]:
-    """Train the ensembles of a row where they are missing, and certify them with the paper's bound."""
-    from runoff.runs import training, work  # they need PyTorch
+    """Train the missing ensembles of a row, and certify all with the paper's bound."""
+    from runoff.runs import training, work  # these need PyTorch
 
     data = datasets.load(row.dataset, data_dir)
     results = []
@@ -67,40 +67,40 @@ def trial_results(
         path, n_seeds = runs / run_of(row, trial), n_seeds_of(row, trials)
         Run.check_place(path, settings)
         with locked(path):
-            run = _opened(path, settings, {**work.about(data), "weights": weights, "given": row.dataset})
+            run = _open(path, settings, {**work.about(data), "weights": weights, "given": row.dataset})
             if run.manifest["edits"]:
-                raise RunError(f"{path} was edited, so it is not a run of the paper: give other --runs")
+                raise RunError(f"{path} was edited, so it is not a run of the paper: give another folder with --runs")
             needed = work.work_of(run, data, n_seeds=n_seeds, device=device, in_flight=in_flight)
             kept = n_seeds in run.seeds() and not retrain and training.foreign(run, needed) is not None
             if kept:  # complete, and trained elsewhere
                 run.verify()
             else:
                 training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=retrain)
-            alone = shared(row) and trials > 1
-            ballots = needed.ballots([trial], verified=kept) if alone else run.ballots(n_seeds)
+            one_seed = shared(row) and trials > 1
+            ballots = needed.ballots([trial], verified=kept) if one_seed else run.ballots(n_seeds)
             results.append(_certified(row, run, ballots, len(needed.pipeline.jobs)))
     return results
 
 
-def _opened(path: Path, settings: Settings, about: dict[str, Any]) -> Run:
-    """Open or create a run of these settings; an existing one keeps weights or not as it did before."""
+def _open(path: Path, settings: Settings, about: dict[str, Any]) -> Run:
+    """Open or create a run of these settings; an existing one decides whether weights are kept."""
     if (path / "manifest.json").exists():
         about["weights"] = Run.open(path).manifest["dataset"]["weights"]
     try:
         return Run.create(path, settings, about)
     except RunError as error:
-        raise RunError(str(error).replace("give another directory", "give other --runs")) from None
+        raise RunError(str(error).replace("give another directory", "give another folder with --runs")) from None
 
 
 def _certified(row: Row, run: Run, ballots: NDArray[Any], n_networks: int) -> dict[str, Any]:
     certificates = certify(ballots, election=row.election, spread=run.spread(), bound="paper")
     budgets = sorted(row.percent)
-    right = 100 * certified_accuracy(certificates, np.asarray(run.labels()), [0, *budgets])
+    accuracy = 100 * certified_accuracy(certificates, np.asarray(run.labels()), [0, *budgets])
     timings = json.loads((run.path / "timings.json").read_text())
     return {
-        "clean": float(right[0]),
-        "right": dict(zip(budgets, right[1:].tolist(), strict=True)),
-        # Unknown where a command was killed, or where a run has other networks, too.
+        "clean": float(accuracy[0]),
+        "certified": dict(zip(budgets, accuracy[1:].tolist(), strict=True)),
+        # Unknown if a command was killed, or if the run has further networks.
         "seconds": timings["training"] if timings["timed"] >= len(timings["networks"]) == n_networks else None,
         "networks": n_networks,
         "run": run.path.name,
@@ -108,19 +108,19 @@ def _certified(row: Row, run: Run, ballots: NDArray[Any], n_networks: int) -> di
     }
 
 
-def compared(row: Row, found: list[dict[str, Any]], network: str, recipe: str) -> list[dict[str, Any]]:
-    """Return the lines of a table: our certified accuracy for each number of edits beside the printed one."""
-    several = len(found) > 1
-    runs = list({trial["run"]: trial for trial in found}.values())  # shared ones are counted once
-    known = all(ours["seconds"] is not None for ours in runs)
+def compared(row: Row, results: list[dict[str, Any]], network: str, recipe: str) -> list[dict[str, Any]]:
+    """Return the lines of a table: our certified accuracy and the printed one for each number of edits."""
+    several = len(results) > 1
+    runs = list({trial["run"]: trial for trial in results}.values())  # shared runs count once
+    known = all(run["seconds"] is not None for run in runs)
     command = f"runoff reproduce --table {row.table} --dataset {row.dataset} --k {row.k} --method '{row.method}'"
     command += f" --d {row.d}" if row.printed_d else ""
-    command += f" --trials {len(found)}" if len(found) != row.trials else ""
+    command += f" --trials {len(results)}" if len(results) != row.trials else ""
     command += f" --network {network}" if network != "nin" else ""
     command += f" --recipe {recipe}" if recipe != tables.RECIPES[row.dataset] else ""
     lines = []
     for budget, printed in sorted(row.percent.items()):
-        values = [trial["right"][budget] for trial in found]
+        values = [trial["certified"][budget] for trial in results]
         ours = float(np.mean(values))
         lines.append(
             {
@@ -136,11 +136,11 @@ def compared(row: Row, found: list[dict[str, Any]], network: str, recipe: str) -
                 "paper_std": row.std.get(budget),
                 "paper_d": row.printed_d or row.d,
                 "difference": round(ours - printed, 2),
-                "clean": round(float(np.mean([trial["clean"] for trial in found])), 2),
-                "trials": len(found),
-                "networks": sum(ours["networks"] for ours in runs),
-                "seconds": round(sum(ours["seconds"] for ours in runs), 1) if known else None,
-                "device": found[0]["device"],
+                "clean": round(float(np.mean([trial["clean"] for trial in results])), 2),
+                "trials": len(results),
+                "networks": sum(run["networks"] for run in runs),
+                "seconds": round(sum(run["seconds"] for run in runs), 1) if known else None,
+                "device": results[0]["device"],
                 "network": network,
                 "recipe": recipe,
                 "command": command,
@@ -150,20 +150,20 @@ def compared(row: Row, found: list[dict[str, Any]], network: str, recipe: str) -
 
 
 def read_table(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
-    """Return the rows of a table that an earlier command wrote."""
+    """Read the rows of a table that an earlier command wrote."""
     if not path.exists():
         return {}
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if list(reader.fieldnames or []) != list(COLUMNS):
             raise InputError(
-                f"{path} must be a table that `runoff reproduce` wrote, got other columns: give another --out"
+                f"{path} must be a table written by `runoff reproduce`, got other columns: give another --out"
             )
         return {_key(line): dict(line) for line in reader}
 
 
 def write_table(path: Path, lines: list[dict[str, Any]]) -> None:
-    """Write these rows, beside those of earlier commands."""
+    """Write these rows in addition to those of earlier commands."""
     kept = read_table(path) | {_key(line): line for line in lines}
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as file:

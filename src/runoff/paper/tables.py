@@ -1,4 +1,4 @@
-"""The paper's tables: certified fractions in percent, and the settings that each row stands for."""
+"""The paper's tables: certified accuracy in percent, and the settings of each row."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from importlib import resources
 
 BASES = ("DPA", "DPA*", "FA")
-# A mirrored digit or sign is another one, so only CIFAR-10 is flipped.
+# A mirrored digit or sign may be another class, so only CIFAR-10 is flipped.
 RECIPES = {"cifar10": "paper", "mnist": "paper-no-flip", "gtsrb": "paper-no-flip"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table. `percent` and `std` are by number of edits; `std` only where trials were repeated (T6).
+    """A row of a table, with `percent` and `std` by number of edits; only table 6, with repeated trials, has `std`.
 
     Table 6 heads its last column with 22 edits; its numbers are those of 20, as in the other tables of that setting.
     """
@@ -25,65 +25,65 @@ class Row:
     d: int
     percent: dict[int, float] = field(hash=False)
     std: dict[int, float] = field(hash=False)
-    printed_d: int | None = None  # of the printed numbers, where it is not d
+    printed_d: int | None = None  # d of the printed numbers, if it differs
 
     def at(self, d: int) -> Row:
-        """The row with another d than the paper's, for those who cannot train so many networks."""
+        """Return the row with another d than the paper's, to train fewer networks."""
         return self if self.base == "DPA" or self.d == d else replace(self, d=d, printed_d=self.d)
 
     @property
     def base(self) -> str:
-        """Without the election."""
+        """Method without the election."""
         return self.method.removesuffix("+ROE")
 
     @property
     def election(self) -> str:
-        """Run-off where the paper says ROE."""
+        """Name of the election: run-off for ROE, else plurality."""
         return "runoff" if self.method.endswith("+ROE") else "plurality"
 
     @property
     def spread(self) -> int:
-        """Members of a bucket."""
+        """Number of members per bucket."""
         return self.d if self.base == "FA" else 1
 
     @property
     def n_seeds(self) -> int:
-        """Networks of a member."""
+        """Number of networks per member."""
         return self.d if self.base == "DPA*" else 1
 
     @property
     def n_networks(self) -> int:
-        """Networks to train for it."""
+        """Number of networks of the ensemble."""
         return self.k * self.d
 
     @property
     def trials(self) -> int:
-        """Ensembles that its numbers are a mean over: table 6 has 16 for DPA and 4 for FA."""
+        """Number of ensembles that are averaged: table 6 has 16 for DPA and 4 for FA."""
         return 1 if self.table != "T6" else 16 if self.base == "DPA" else 4
 
     @property
     def run(self) -> str:
-        """The name of the run that it needs: rows that share members share it."""
+        """Name of the run, which rows with the same members share."""
         return f"{self.dataset}-k{self.k}-d{self.spread}"
 
 
 def rows(
     table: str | None = None, dataset: str | None = None, k: int | None = None, method: str | None = None
 ) -> list[Row]:
-    """The rows that match, those with the fewest networks first."""
-    found: dict[tuple[str, str, int, str, int], Row] = {}
+    """Return the matching rows, those with the fewest networks first."""
+    by_key: dict[tuple[str, str, int, str, int], Row] = {}
     text = resources.files("runoff.paper").joinpath("tables.csv").read_text(encoding="utf-8")
     for line in csv.DictReader(text.splitlines()):
         key = (line["table"], line["dataset"], int(line["k"]), line["method"], int(line["d"]))
-        row = found.setdefault(key, Row(*key, percent={}, std={}))
+        row = by_key.setdefault(key, Row(*key, percent={}, std={}))
         row.percent[int(line["budget"])] = float(line["percent"])
         if line["std"]:
             row.std[int(line["budget"])] = float(line["std"])
     wanted = {"table": table, "dataset": dataset, "k": k, "method": method}
-    matching = [r for r in found.values() if all(v is None or getattr(r, name) == v for name, v in wanted.items())]
+    matching = [r for r in by_key.values() if all(v is None or getattr(r, name) == v for name, v in wanted.items())]
     return sorted(
         matching, key=lambda r: (r.n_networks * RELATIVE[r.dataset] // r.k, r.dataset, r.k, r.method, r.table)
     )
 
 
-RELATIVE = {"mnist": 1, "cifar10": 2, "gtsrb": 3}  # what a network costs, roughly, for one and the same share of data
+RELATIVE = {"mnist": 1, "cifar10": 2, "gtsrb": 3}  # rough cost of a network on the same share of the data

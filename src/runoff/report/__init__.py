@@ -1,4 +1,4 @@
-"""Reports: what an ensemble certifies, as one page that opens offline, and as figures for a paper."""
+"""Reports on certified ensembles: one HTML page that opens offline, and figures for a paper."""
 
 from runoff.report._collect import collect
 from runoff.report._html import page, write

@@ -1,4 +1,4 @@
-"""From sources to plain data: every number of a report, before anything is drawn."""
+"""Collection of every number in a report as plain data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from runoff._io.text import count
 from runoff._version import __version__
 from runoff.ballots import points
 from runoff.certificates import Certificates
@@ -20,8 +21,8 @@ from runoff.report._html import embedded
 from runoff.report.source import Source
 
 ELECTIONS = (BASELINE, DEFAULT)
-SAMPLE = 150  # inputs whose elections are shown in full
-SAMPLE_BYTES = 2_100_000  # for the elections of all samples: with the scripts, a page stays below 3 MB
+SAMPLE = 150  # inputs whose elections are displayed in full
+SAMPLE_BYTES = 2_100_000  # for all displayed elections: with the scripts, a page stays below 3 MB
 
 
 def collect(
@@ -31,21 +32,21 @@ def collect(
     bound: str = "tight",
     budgets: Sequence[int] | None = None,
     sample: int = SAMPLE,
-    tell: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """All that a report shows, as plain data that JSON can hold.
+    """Return the content of a report as plain data for JSON.
 
-    Counts are of inputs that are predicted right and whose radius is at least the budget: divided by the number of
-    inputs they are what `certified_accuracy` gives. `tell` hears what takes a while.
+    The counts of a curve are those of inputs with a correct prediction and a radius of at least the budget: divided by
+    the number of inputs they equal `certified_accuracy`. `progress` is called with a message before slow steps.
     """
     if not sources or not elections:
         raise InputError("a report needs at least one run and one election")
     if budgets is not None and (not len(budgets) or min(budgets) < 0):
-        raise InputError(f"budgets must be numbers of edits, none negative, got {list(budgets)}")
+        raise InputError(f"budgets must be non-negative numbers of edits, got {list(budgets)}")
     numbered = list(enumerate(sources))
-    found = [(s, election, source.certificates(election, bound)) for s, source in numbered for election in elections]
-    chosen = sorted(set(_budgets(sources, found) if budgets is None else budgets))
-    methods = [_method(s, sources[s], certificates, chosen) for s, _, certificates in found]
+    certified = [(s, name, source.certificates(name, bound)) for s, source in numbered for name in elections]
+    chosen = sorted(set(_budgets(sources, certified) if budgets is None else budgets))
+    methods = [_method(s, sources[s], certificates, chosen) for s, _, certificates in certified]
     _label(methods, sources)
     data: dict[str, Any] = {
         "version": __version__,
@@ -57,13 +58,14 @@ def collect(
     }
     for s, source in numbered:
         about = data["sources"][s]
-        own = [(m, certificates) for m, (of, _, certificates) in enumerate(found) if of == s]
-        tell(f"{source.name}: looking for the cheapest attack on each of {min(sample, len(source.labels))} inputs ...")
-        about["sample"] = _sampled(source, own, sample, SAMPLE_BYTES // len(sources))
-        about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in own], chosen)
-        about["headline"] = next((m for m, c in own if c.election.name == DEFAULT), own[-1][0])
+        pairs = [(m, certificates) for m, (index, _, certificates) in enumerate(certified) if index == s]
+        n_displayed = min(sample, len(source.labels))
+        progress(f"{source.name}: searching for the cheapest attack on each of {count(n_displayed, 'input')}")
+        about["sample"] = _sampled(source, pairs, sample, SAMPLE_BYTES // len(sources))
+        about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in pairs], chosen)
+        about["headline"] = next((m for m, c in pairs if c.election.name == DEFAULT), pairs[-1][0])
         about["middle"] = _words.middle_of(methods[about["headline"]], chosen)
-        about["paper"] = _words.paper_note(source, [methods[m] for m, _ in own])
+        about["paper"] = _words.paper_note(source, [methods[m] for m, _ in pairs])
     return data
 
 
@@ -79,12 +81,12 @@ def _method(s: int, source: Source, certificates: Certificates, budgets: Sequenc
     election = certificates.election
     ballots = points(np.asarray(source.ballots[0])[None])[0]
     rounds = election.rounds(ballots, election.hold(ballots))
-    right = _explorer.indices(source, certificates.prediction) == source.labels
+    correct = _explorer.indices(source, certificates.prediction) == source.labels
     radius = certificates.radius
     largest = int(radius.max())
-    by_radius = [np.bincount(radius[which], minlength=largest + 2) for which in (right, ~right)]
+    by_radius = [np.bincount(radius[which], minlength=largest + 2) for which in (correct, ~correct)]
     per_class = [
-        [int((right & (source.labels == c) & (radius >= budget)).sum()) for budget in budgets]
+        [int((correct & (source.labels == c) & (radius >= budget)).sum()) for budget in budgets]
         for c in range(len(source.classes))
     ]
     name = method_name(source.d, source.n_seeds, election.name)
@@ -98,8 +100,8 @@ def _method(s: int, source: Source, certificates: Certificates, budgets: Sequenc
         "rounds": [{"title": part.title, "caption": part.caption, "half": part.half} for part in rounds],
         "bound": certificates.bound,
         "description": _words.method(source, election),
-        "curve": _from_above(by_radius[0]),
-        "certified": _from_above(by_radius[0] + by_radius[1]),
+        "curve": _at_least(by_radius[0]),
+        "certified": _at_least(by_radius[0] + by_radius[1]),
         "radii": {"right": by_radius[0].tolist(), "wrong": by_radius[1].tolist()},
         "median": float(np.median(radius)),
         "per_class": per_class,
@@ -107,13 +109,13 @@ def _method(s: int, source: Source, certificates: Certificates, budgets: Sequenc
     }
 
 
-def _from_above(counts: Any) -> list[int]:
-    """How many have at least each radius."""
+def _at_least(counts: Any) -> list[int]:
+    """Return, for each radius, the number of inputs with at least that radius."""
     return [int(n) for n in counts[::-1].cumsum()[::-1]]
 
 
 def _printed(source: Source, name: str) -> list[dict[str, Any]]:
-    """The paper's numbers for this setting. Where several tables have it, those of one ensemble, not of a mean."""
+    """Return the paper's numbers for this setting; of several tables, one without averages over ensembles is used."""
     if not source.of_paper:
         return []
     rows = [
@@ -127,24 +129,24 @@ def _printed(source: Source, name: str) -> list[dict[str, Any]]:
     return [{"budget": b, "percent": p, "table": rows[0].table} for b, p in sorted(rows[0].percent.items())]
 
 
-def _budgets(sources: Sequence[Source], found: Sequence[tuple[int, str, Certificates]]) -> list[int]:
-    """The paper's where the setting is one of its; else about six, up to the radius that 5 % reach."""
-    for s, election, _ in found:
+def _budgets(sources: Sequence[Source], certified: Sequence[tuple[int, str, Certificates]]) -> list[int]:
+    """Return the paper's budgets if it has this setting, else about six up to the radius that 5 % of inputs reach."""
+    for s, election, _ in certified:
         if printed := _printed(sources[s], method_name(sources[s].d, sources[s].n_seeds, election)):
             return [0, *(mark["budget"] for mark in printed)]
-    largest = max(1, *(int(np.percentile(certificates.radius, 95)) for _, _, certificates in found))
+    largest = max(1, *(int(np.percentile(certificates.radius, 95)) for _, _, certificates in certified))
     return list(range(0, largest + 1, max(1, -(-largest // 6))))
 
 
 def _label(methods: list[dict[str, Any]], sources: Sequence[Source]) -> None:
-    """Names that tell methods apart; a method that two runs have also gets the run's name."""
-    often = Counter(method["name"] for method in methods)
+    """Label methods uniquely: a method of several runs also gets the run's name."""
+    names = Counter(method["name"] for method in methods)
     for method in methods:
-        twice = often[method["name"]] > 1
-        method["label"] = f"{method['name']}, {sources[method['source']].name}" if twice else method["name"]
-    again = Counter(method["label"] for method in methods)
+        repeated = names[method["name"]] > 1
+        method["label"] = f"{method['name']}, {sources[method['source']].name}" if repeated else method["name"]
+    labels = Counter(method["label"] for method in methods)
     for m, method in enumerate(methods):
-        if again[method["label"]] > 1:
+        if labels[method["label"]] > 1:
             method["label"] += f" ({m + 1})"
 
 
@@ -179,16 +181,16 @@ def _about(source: Source, bound: str) -> dict[str, Any]:
 
 
 def _sampled(source: Source, methods: Sequence[tuple[int, Certificates]], size: int, most_bytes: int) -> dict[str, Any]:
-    """The elections of a sample, smaller where they would take too much room."""
+    """Return the elections of a sample of inputs, smaller than `size` if they would take more than `most_bytes`."""
     certificates = next((c for _, c in methods if c.election.name == DEFAULT), methods[-1][1])
     known: dict[int, dict[str, Any]] = {}
     while True:
         chosen = [int(i) for i in _explorer.sample(source, certificates, size)]
         first = chosen[: max(1, len(chosen) // 8)]
-        wanted = [i for i in (chosen if known else first) if i not in known]  # a few first, to see how large they are
+        wanted = [i for i in (chosen if known else first) if i not in known]  # a few first, to estimate their size
         with ThreadPoolExecutor() as pool:
-            held = pool.map(lambda i: _explorer.elections(source, i, methods), wanted)
-            known.update(zip(wanted, held, strict=True))
+            results = pool.map(lambda i: _explorer.elections(source, i, methods), wanted)
+            known.update(zip(wanted, results, strict=True))
         inputs = [known[i] for i in chosen if i in known]
         each = len(embedded(inputs)) / len(inputs)
         if each * len(chosen) > most_bytes and len(chosen) > 1:

@@ -1,4 +1,4 @@
-"""Figure 1 of the paper, from a real input: two rounds, and what each election proves."""
+"""The paper's Figure 1 for a real input: two rounds, and the radius of each election."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from runoff._io.text import count
 from runoff.ballots import points
 from runoff.elections import get
 from runoff.elections.votes import count_votes, ranks_above, top_two
@@ -24,23 +25,23 @@ if TYPE_CHECKING:
 
 WINNER, RIVAL, OTHER = "#0072B2", "#E69F00", "#BBBBBB"
 HATCH = {RIVAL: "////"}
-CLASSES = 6  # shown in round one, at most
-WIDTH = 12  # characters of a class's name in a line, of two
+CLASSES = 6  # displayed in round one, at most
+WIDTH = 12  # characters per line of a class name
 
 
-def telling(source: Source, plurality: Certificates, runoff: Certificates) -> int:
-    """The input that shows best what the second round is for: right, the most gained, then the lowest radius."""
-    right = indices(source, runoff.prediction) == source.labels
+def best_example(source: Source, plurality: Certificates, runoff: Certificates) -> int:
+    """Return the correctly predicted input whose radius the second round increases most, then the lowest radius."""
+    correct = indices(source, runoff.prediction) == source.labels
     same = plurality.prediction == runoff.prediction
-    gained = np.where(right & same, runoff.radius - plurality.radius, -1)
+    gained = np.where(correct & same, runoff.radius - plurality.radius, -1)
     return int(np.lexsort((plurality.radius, -gained))[0])
 
 
 def draw(source: Source, bound: str = "tight", i: int | None = None) -> Figure:
-    """Round one, round two, and how many edits each election withstands."""
+    """Draw round one and round two, with the number of edits that each election withstands."""
     plurality, runoff = source.certificates("plurality", bound), source.certificates("runoff", bound)
     if i is None:
-        i = telling(source, plurality, runoff)
+        i = best_example(source, plurality, runoff)
     elif i >= len(source.labels):
         raise InputError(f"--input must be below {len(source.labels)}, the number of inputs, got {i}")
     ballots = points(np.asarray(source.ballots[i])[None])[0]
@@ -63,7 +64,7 @@ def draw(source: Source, bound: str = "tight", i: int | None = None) -> Figure:
     first.set_title("round 1")
     _bars(second, [source.classes[c] for c in (winner, other)], [wins, len(ballots) - wins], [WINNER, RIVAL])
     second.set_title("round 2")
-    second.set_ylim(first.get_ylim())  # bars of one size
+    second.set_ylim(first.get_ylim())  # bars of the same height
     figure.suptitle(_caption(source, i, plurality, runoff), fontsize=7, x=0.02, ha="left")
     return figure
 
@@ -71,16 +72,12 @@ def draw(source: Source, bound: str = "tight", i: int | None = None) -> Figure:
 def _caption(source: Source, i: int, plurality: Certificates, runoff: Certificates) -> str:
     n_members = source.ballots.shape[1]
     lines = [f"input {i}, of class {_short(source.classes[source.labels[i]], 24)}; {n_members} members"]
-    for found in (plurality, runoff):
-        title = method_name(source.d, source.n_seeds, found.election.name)
-        attack, radius = found.attack(i), int(found.radius[i])
-        label = _short(str(found.prediction[i]), 16)
-        proven = "1 edit" if radius == 1 else f"{radius} edits"
-        lines.append(
-            f"{title}: {label}; nothing can change it"
-            if attack is None
-            else f"{title}: {label}; {proven} proven, {len(attack)} turn it"
-        )
+    for certificates in (plurality, runoff):
+        title = method_name(source.d, source.n_seeds, certificates.election.name)
+        attack, radius = certificates.attack(i), int(certificates.radius[i])
+        label = _short(str(certificates.prediction[i]), 16)
+        flip = "nothing can flip it" if attack is None else f"radius {radius}, flipped by {count(len(attack), 'edit')}"
+        lines.append(f"{title}: {label}; {flip}")
     return "\n".join(lines)
 
 

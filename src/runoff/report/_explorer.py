@@ -1,4 +1,4 @@
-"""The elections of a sample of inputs in full: votes, rounds, and the cheapest attack step by step."""
+"""Elections of a sample of inputs in full: votes, rounds, and the cheapest attack step by step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from runoff.ballots import Ballots, points
 from runoff.elections.votes import first_choices, ranks_above
-from runoff.report._pictures import shown
+from runoff.report._pictures import appearance
 from runoff.spreads import Spread
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def sample(source: Source, certificates: Certificates, size: int) -> NDArray[np.int64]:
     """Return `size` inputs to display: sorted by class, correctness and radius, then taken at even distances.
 
-    Each class, wrong predictions and all radii have their share, and the same run always gives the same inputs.
+    Classes, wrong predictions and radii are represented evenly, and the same run always gives the same inputs.
     """
     predicted = indices(source, certificates.prediction)
     order = np.lexsort((certificates.radius, predicted == source.labels, source.labels))
@@ -37,15 +37,15 @@ def indices(source: Source, names: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def elections(source: Source, i: int, methods: Sequence[tuple[int, Certificates]]) -> dict[str, Any]:
-    """Return what the page displays of input i, with methods by their numbers."""
+    """Return the page's data on input i, with methods by their numbers."""
     ballots: Ballots = points(np.asarray(source.ballots[i])[None])[0]
     spread = Spread.from_any(source.spread, len(ballots))
     return {
         "i": i,
         "label": int(source.labels[i]),
-        **shown(source, i),
+        **appearance(source, i),
         "firsts": first_choices(ballots).tolist(),
-        "elections": {str(m): _election(i, ballots, spread, found) for m, found in methods},
+        "elections": {str(m): _election(i, ballots, spread, certificates) for m, certificates in methods},
     }
 
 
@@ -65,9 +65,9 @@ def _election(i: int, ballots: Ballots, spread: Spread, certificates: Certificat
 
 
 def _replayed(ballots: Ballots, spread: Spread, certificates: Certificates, attack: Attack) -> dict[str, Any]:
-    """Carry out the attack bucket by bucket, holding the election after each, until the winner changes.
+    """Replay the attack bucket by bucket, with an election after each, until the winner changes.
 
-    Of each round, a step has the bars that change: [class, count], with None for a class that drops out.
+    For each round, a step lists the bars that change: [class, count], with None for a class that drops out.
     """
     election = certificates.election
     before, now = election.hold(ballots).prediction, ballots.copy()

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its data, styles and scripts inside, that asks nothing of the network."""
+"""The HTML page: one file that includes its data, styles and scripts, and makes no network request."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 from runoff._io.files import written_whole
 
 SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js", "charts.js", "explorer.js", "page.js")
-ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # what could end a script element
+ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # characters that could end a script element
 
 
 def write(path: str | Path, data: dict[str, Any]) -> None:
-    """Write the page, whole or not at all."""
+    """Write the page atomically."""
     with written_whole(path) as file:
         file.write(page(data))
 
 
 def page(data: dict[str, Any]) -> str:
-    """The page of collected data."""
+    """Return the page for collected data."""
     scripts = [asset(name) for name in SCRIPTS]
     allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     policy = (
@@ -47,12 +47,12 @@ def page(data: dict[str, Any]) -> str:
 
 
 def embedded(data: Any) -> str:
-    """JSON that can stand inside a script element whatever the data holds: in ASCII, without angle brackets."""
+    """Return JSON that is safe inside a script element, whatever the data: ASCII without angle brackets."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
 
 
 def asset(name: str) -> str:
-    """A file that comes with the package."""
+    """Read an asset of the package."""
     return resources.files("runoff.report").joinpath("assets").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What an input looks like: a small picture, its features, or its text."""
+"""Appearance of an input in the report: a small picture, its features, or its text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from runoff.report.source import Source
 
 SIDE = 32  # pixels, at most
-FEATURES = 24  # shown of an input, at most
-LETTERS = 600
+FEATURES = 24  # displayed per input, at most
+CHARACTERS = 600  # of a text, at most
 
 
-def shown(source: Source, i: int) -> dict[str, Any]:
-    """One of `picture` (a data URI), `features` (pairs) and `text`, or nothing."""
+def appearance(source: Source, i: int) -> dict[str, Any]:
+    """Return one of `picture` (a data URI), `features` (pairs) and `text`, or nothing."""
     if source.pictures is not None:
         return {"picture": data_uri(source.pictures[i])}
     data = source.features
@@ -31,14 +31,14 @@ def shown(source: Source, i: int) -> dict[str, Any]:
     else:
         row = data.iloc[i] if hasattr(data, "iloc") else data[i]
         if isinstance(row, str):
-            return {"text": row if len(row) <= LETTERS else f"{row[: LETTERS - 3]}..."}
+            return {"text": row if len(row) <= CHARACTERS else f"{row[: CHARACTERS - 3]}..."}
         if hasattr(row, "toarray"):  # a row of a sparse matrix
             row = row.toarray()
         values = np.asarray(row).reshape(-1).tolist()
         names = [f"feature {j}" for j in range(len(values))]
     pairs = [[name, _number(value)] for name, value in zip(names, values, strict=True)]
     left = len(pairs) - FEATURES
-    return {"features": pairs[:FEATURES] + ([["more", f"{left} not shown"]] if left > 0 else [])}
+    return {"features": pairs[:FEATURES] + ([["more", f"{left} not displayed"]] if left > 0 else [])}
 
 
 def _number(value: Any) -> str:
@@ -46,12 +46,12 @@ def _number(value: Any) -> str:
 
 
 def data_uri(image: NDArray[np.uint8]) -> str:
-    """A PNG file as a data URI, of at most 32 pixels a side."""
+    """Return an image as a PNG data URI of at most 32 pixels per side."""
     return f"data:image/png;base64,{base64.b64encode(png(_small(image))).decode()}"
 
 
 def _small(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Means of blocks of pixels, until it fits."""
+    """Downscale an image to at most `SIDE` pixels per side by averaging blocks."""
     step = -(-max(image.shape[:2]) // SIDE)
     if step == 1:
         return image
@@ -63,12 +63,12 @@ def _small(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def png(image: NDArray[np.uint8]) -> bytes:
-    """An image (h, w), (h, w, 1), (h, w, 3) or (h, w, 4) as a PNG file."""
+    """Encode an image (h, w), (h, w, 1), (h, w, 3) or (h, w, 4) as a PNG file."""
     pixels = image[..., None] if image.ndim == 2 else image
     height, width, channels = pixels.shape
     if channels not in (1, 3, 4):
         pixels, channels = pixels[..., :1], 1
-    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row begins with its filter: none
+    rows = np.zeros((height, 1 + width * channels), np.uint8)  # each row starts with its filter type, 0
     rows[:, 1:] = pixels.reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2, 4: 6}[channels], 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
@@ -79,7 +79,7 @@ def png(image: NDArray[np.uint8]) -> bytes:
 
 
 def stretched(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Images whose brightest pixel is dim, such as digits of 16 shades, up to full brightness."""
+    """Brighten images whose brightest pixel is dim, such as digits with 16 shades."""
     most = int(images.max())
     if most in (0, 255) or most > 64:
         return images

@@ -1,9 +1,10 @@
-"""The sentences of a report that have numbers in them."""
+"""Sentences of a report that contain numbers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from runoff._io.text import count
 from runoff.elections import DEFAULT
 
 if TYPE_CHECKING:
@@ -14,77 +15,75 @@ if TYPE_CHECKING:
 
 
 def method(source: Source, election: Election) -> str:
-    """Return a description of a method in a few words."""
+    """Describe a method in a few words."""
     n_members = source.ballots.shape[1]
-    each = "one bucket each" if source.d == 1 else f"each bucket in {source.d} of them"
+    each = "one bucket per member" if source.d == 1 else f"{source.d} members per bucket"
     networks = f", {source.n_seeds} models per member" if source.n_seeds > 1 else ""
     return f"{election.label} of {n_members:,} members, {each}{networks}"
 
 
-def sampled(n_shown: int, n_inputs: int) -> str:
-    """Which inputs can be looked at."""
-    if n_shown == n_inputs:
-        return f"All {n_inputs:,} test inputs are here."
+def sampled(n_displayed: int, n_inputs: int) -> str:
+    """Describe the sample of inputs."""
+    if n_displayed == n_inputs:
+        return f"This section displays all {n_inputs:,} test inputs."
     return (
-        f"{n_shown:,} of the {n_inputs:,} test inputs are here: sorted by class, wrong or right, and run-off radius, "
-        "then taken at even distances, so that each class, mistakes and all radii have their share. "
-        "Curves, histograms and tables are of all inputs."
+        f"This section displays {n_displayed:,} of the {n_inputs:,} test inputs, taken evenly from the list sorted by "
+        "class, correctness and run-off radius, so that all of them are represented. Curves, histograms and tables "
+        "cover all inputs."
     )
 
 
 def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets: Sequence[int]) -> list[str]:
-    """What is proven, with this run's numbers."""
+    """State what is proven, with this run's numbers."""
     n = about["n_inputs"]
     best = next((m for m in methods if m["election"] == DEFAULT), methods[-1])
     samples = "training samples" if about["n_train"] is None else f"of the {about['n_train']:,} training samples"
-    half = max((b for b, right in enumerate(best["curve"]) if 2 * right >= n), default=0)
+    half = max((b for b, certified in enumerate(best["curve"]) if 2 * certified >= n), default=0)
     middle = middle_of(best, budgets)
-    right = _at(best["curve"], middle)
+    certified = _at(best["curve"], middle)
     sentences = [
-        f"Of {n:,} test inputs, {best['curve'][0]:,} ({share(best['curve'][0], n)}) are predicted right by "
-        f"{best['label']}. For {right:,} of them ({share(right, n)} of all) it is proven that nobody can change the "
-        f"prediction by inserting, deleting or relabelling up to {middle:,} {samples}, whichever they are."
+        f"{best['label']} predicts {best['curve'][0]:,} of {n:,} test inputs ({share(best['curve'][0], n)}) correctly. "
+        f"For {certified:,} of them ({share(certified, n)} of all) it is proven that nobody can change the prediction "
+        f"by inserting, deleting or relabelling any {middle:,} {samples}."
     ]
     if half:
         sentences.append(
-            f"At {half:,} edit{'' if half == 1 else 's'}, still at least half of all inputs are both right and proven: "
-            f"{share(best['curve'][half], n)}."
+            f"At {count(half, 'edit')}, certified accuracy is still at least one half: {share(best['curve'][half], n)}."
         )
     sentences.append(
-        f"The proof is counting. {_reach(about)}, so r edits change the ballots of few members, and "
-        "the election is too clear for so few to turn it. It holds against every attacker, whatever it knows, and "
-        "needs no assumption on the data."
+        f"The proof is counting: {_reach(about)}, so r edits change few ballots, and the margin of the election is too "
+        "large for those to flip the prediction. It holds against every attacker, whatever they know, and assumes "
+        "nothing about the data."
     )
     return sentences
 
 
 def middle_of(method: dict[str, Any], budgets: Sequence[int]) -> int:
-    """The budget to speak of first: in the middle of those at which anything is left."""
+    """Return the headline budget: the middle one of those at which any input is certified."""
     left = [budget for budget in budgets if budget > 0 and _at(method["curve"], budget) > 0]
     return left[(len(left) - 1) // 2] if left else max(1, budgets[-1])
 
 
 def _reach(about: dict[str, Any]) -> str:
-    if about["d"] == 1:
-        return f"Each training sample is seen by one of {about['n_members']:,} members"
-    return f"Each training sample is seen by {about['d']} of {about['n_members']:,} members"
+    members = "one" if about["d"] == 1 else about["d"]
+    return f"each training sample reaches {members} of {about['n_members']:,} members"
 
 
 def paper_note(source: Source, methods: Sequence[dict[str, Any]]) -> str | None:
-    """What the paper's marks stand for."""
-    tables = sorted({mark["table"] for found in methods for mark in found["paper"]})
+    """Explain the marks of the paper's numbers, if there are any."""
+    tables = sorted({mark["table"] for method in methods for mark in method["paper"]})
     if not tables:
         return None
-    names = " and ".join(found["name"] for found in methods if found["paper"])
+    names = " and ".join(method["name"] for method in methods if method["paper"])
     d = source.d * source.n_seeds
     setting = f"{source.dataset}, k = {source.n_partitions}" + (f", d = {d}" if d > 1 else "")
     where = f"table{'s' if len(tables) > 1 else ''} {' and '.join(table.removeprefix('T') for table in tables)}"
-    note = f"Crosses are the numbers that the paper prints for {names} on {setting} ({where})."
-    return f"{note} This run's network or recipe is not the paper's." if source.like_paper is False else note
+    note = f"Crosses mark the paper's numbers for {names} on {setting} ({where})."
+    return f"{note} This run uses another network or recipe." if source.like_paper is False else note
 
 
 def share(part: int, whole: int) -> str:
-    """A percentage with one decimal."""
+    """Return a percentage with one decimal."""
     return f"{100 * part / whole:.1f} %"
 
 

@@ -1,4 +1,4 @@
-"""One curve on a matplotlib axis, for notebooks and scripts."""
+"""A curve of certified accuracy on a matplotlib axis, for notebooks and scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def draw(certificates: Certificates, y_true: ArrayLike | None, ax: Axes | None, line: dict[str, Any]) -> Axes:
-    """The share of inputs whose radius is at least each budget; with labels, of those predicted right."""
+    """Draw the share of inputs certified at each budget; with labels, the certified accuracy."""
     library()
     if not len(certificates):
         raise InputError("there are no certificates to draw")
@@ -31,6 +31,6 @@ def draw(certificates: Certificates, y_true: ArrayLike | None, ax: Axes | None, 
         shares = certified_accuracy(certificates, y_true, budgets)
     ax.plot(budgets, 100 * shares, **{"label": f"{certificates.election.name}, {certificates.bound} bound", **line})
     ax.set_xlabel("edits of the training data")
-    ax.set_ylabel("certified (% of inputs)" if y_true is None else "right and certified (% of inputs)")
+    ax.set_ylabel("certified (% of inputs)" if y_true is None else "certified accuracy (%)")
     ax.set_ylim(0, 100)
     return ax

@@ -1,4 +1,4 @@
-"""Matplotlib, which only figures need: how it is found, and how all figures look."""
+"""Matplotlib, imported for figures only, and the style of all figures."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from runoff.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLUMN = 3.25  # inches: the width of a column in a paper of two
+COLUMN = 3.25  # inches: the width of a column in a two-column paper
 FORMATS = ("svg", "pdf", "png")
-# Okabe and Ito's colours, which are told apart with any kind of colour vision; shapes and dashes say the same.
+# The palette of Okabe and Ito, safe for colour-blind readers; markers and dashes carry the same information.
 COLORS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F3C8D")
-MARKERS = ("o", "s", "^", "D", "v", "P", "<", "*", "p")  # one more than colours: all pairs differ
+MARKERS = ("o", "s", "^", "D", "v", "P", "<", "*", "p")  # one more than colours, so that all pairs differ
 STYLE: dict[Any, Any] = {
     "font.size": 8,
     "axes.titlesize": 8,
@@ -36,13 +36,13 @@ STYLE: dict[Any, Any] = {
     "lines.markersize": 3.5,
     "legend.frameon": False,
     "pdf.fonttype": 42,  # text that can be edited and searched
-    "text.parse_math": False,  # a dollar sign in a class's name is a dollar sign
-    "svg.hashsalt": "runoff",  # the same figure has the same bytes
+    "text.parse_math": False,  # class names may contain dollar signs
+    "svg.hashsalt": "runoff",  # for reproducible bytes
 }
 
 
 def library() -> Any:
-    """Matplotlib's figure module; where it is missing, how to get it."""
+    """Import matplotlib's figure module, or say how to install it."""
     try:
         from matplotlib import figure
     except ImportError:
@@ -52,7 +52,7 @@ def library() -> Any:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The look of a paper, for what is drawn meanwhile."""
+    """Apply the style of a paper to everything drawn in the block."""
     library()
     import matplotlib as mpl
 
@@ -61,11 +61,11 @@ def styled() -> Iterator[None]:
 
 
 def save(figure: Figure, folder: Path, name: str) -> None:
-    """As SVG, PDF and PNG, each whole or not at all."""
+    """Save a figure as SVG, PDF and PNG, each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     undated: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
     for kind in FORMATS:
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format=kind, dpi=300, metadata=undated[kind])
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=300, metadata=undated[kind])
         with written_whole(folder / f"{name}.{kind}", binary=True) as file:
-            file.write(drawn.getvalue())
+            file.write(buffer.getvalue())

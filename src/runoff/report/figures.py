@@ -1,4 +1,4 @@
-"""Figures like the paper's: certified fractions, improvements over DPA, and one election."""
+"""Figures as in the paper: certified accuracy, improvement over DPA, and one election."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from runoff.report.source import Source
 
 FEW = 4  # curves whose legend fits into the axes
-WIDE = 24  # letters of a label, of which two fit beside each other
+WIDE = 24  # characters of a label, two of which fit side by side
 NEEDED = ("dataset", "k", "method", "d", "budget", "ours", "paper")
 
 
 @dataclass
 class Curve:
-    """One method: percentages by budget, ours and the paper's."""
+    """The percentages of one method by budget, ours and the paper's."""
 
     label: str
     election: str
     ours: dict[int, float]
     paper: dict[int, float] = field(default_factory=dict)
-    beside: int = 1  # the d of the paper's
-    base: Curve | None = None  # what its improvement is measured from
+    paper_d: int = 1
+    base: Curve | None = None  # baseline of its improvement
     marks: tuple[int, ...] = ()
-    whole: bool = False  # all budgets that have any certified are there
+    complete: bool = False  # it covers every budget at which any input is certified
 
 
 def draw(data: dict[str, Any], source: Source, folder: Path, *, example: int | None = None) -> list[str]:
-    """The three figures of collected data; the election is one of `source`. Returns their names."""
+    """Draw the three figures of collected data, with an election of `source`; return their names."""
     curves = _curves(data)
-    written = _both(curves, folder, "")
+    written = _draw_both(curves, folder, "")
     with styled():
         figure = _election_figure.draw(source, data["methods"][0]["bound"], example)
         save(figure, folder, "election")
@@ -49,14 +49,14 @@ def draw(data: dict[str, Any], source: Source, folder: Path, *, example: int | N
 
 
 def draw_table(path: Path, folder: Path) -> list[str]:
-    """Two figures for each dataset and k of a table such as `runoff reproduce` writes. Returns their names."""
+    """Draw two figures per dataset and k of a table written by `runoff reproduce`; return their names."""
     written = []
     for (dataset, k), curves in _settings(path).items():
-        written += _both(curves, folder, f"-{dataset}-k{k}")
+        written += _draw_both(curves, folder, f"-{dataset}-k{k}")
     return written
 
 
-def _both(curves: Sequence[Curve], folder: Path, suffix: str) -> list[str]:
+def _draw_both(curves: Sequence[Curve], folder: Path, suffix: str) -> list[str]:
     names = [f"certified{suffix}"]
     with styled():
         rows = -(-(len(curves) + 1) // _columns(curve.label for curve in curves))
@@ -80,10 +80,10 @@ def _curves(data: dict[str, Any]) -> list[Curve]:
             Curve(
                 label=method["label"],
                 election=method["election"],
-                ours={budget: 100 * right / n for budget, right in enumerate(method["curve"])},
+                ours={budget: 100 * certified / n for budget, certified in enumerate(method["curve"])},
                 paper={mark["budget"]: mark["percent"] for mark in method["paper"]},
                 marks=tuple(data["budgets"]),
-                whole=True,
+                complete=True,
             )
         )
     for m, curve in enumerate(curves):
@@ -93,15 +93,15 @@ def _curves(data: dict[str, Any]) -> list[Curve]:
 
 
 def _base(data: dict[str, Any], m: int) -> int | None:
-    """What a method's improvement is measured from: DPA for the same dataset and k, else its own members' plurality."""
+    """Return the baseline of a method: DPA on the same dataset and k, else plurality of the same members."""
     methods, sources = data["methods"], data["sources"]
     method = methods[m]
-    own = sources[method["source"]]
+    method_source = sources[method["source"]]
     plain = [j for j, other in enumerate(methods) if other["election"] == BASELINE]
     setting = ("data", "n_partitions")
     for j in plain:
         source = sources[methods[j]["source"]]
-        same_data = own["data"] is not None and all(source[name] == own[name] for name in setting)
+        same_data = method_source["data"] is not None and all(source[x] == method_source[x] for x in setting)
         if methods[j]["name"] == "DPA" and (same_data or methods[j]["source"] == method["source"]):
             return j if j != m else None
     same = [j for j in plain if methods[j]["source"] == method["source"] and j != m]
@@ -109,11 +109,11 @@ def _base(data: dict[str, Any], m: int) -> int | None:
 
 
 def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
-    """The curves of a table by dataset and k; improvements are over DPA. Of a row in two tables the first counts.
+    """Read the curves of a table by dataset and k; improvements are over DPA. The first of repeated rows counts.
 
-    Of rows beside the same printed one, with fewer networks than it, the one with the nearest d is drawn.
+    If several rows with fewer networks stand for one printed row, the one with the nearest d is drawn.
     """
-    found: dict[tuple[str, int], dict[tuple[str, int], Curve]] = {}
+    settings: dict[tuple[str, int], dict[tuple[str, int], Curve]] = {}
     kinds: dict[tuple[str, str, str, int], tuple[str, str]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -121,7 +121,7 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
             if missing := [name for name in NEEDED if name not in (reader.fieldnames or ())]:
                 raise InputError(f"{path} must have the columns {', '.join(NEEDED)}; {missing[0]} is missing")
             for line in reader:
-                curves = found.setdefault((_plain_name(line["dataset"]), int(line["k"])), {})
+                curves = settings.setdefault((_plain_name(line["dataset"]), int(line["k"])), {})
                 method, d = line["method"], int(line["d"])
                 election = "runoff" if method.endswith("+ROE") else "plurality"
                 printed = int(line.get("paper_d") or d)
@@ -130,9 +130,9 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
                 if kinds.setdefault((line["dataset"], line["k"], method, d), kind) != kind:
                     raise InputError(
                         f"{path} has {method} of {line['dataset']}, k = {line['k']}, for several networks or recipes: "
-                        "draw them apart"
+                        "draw them separately"
                     )
-                curve = curves.setdefault((method, d), Curve(label, election, {}, beside=printed))
+                curve = curves.setdefault((method, d), Curve(label, election, {}, paper_d=printed))
                 budget = int(line["budget"])
                 curve.ours.setdefault(budget, float(line["ours"]))
                 if line["paper"]:
@@ -142,24 +142,24 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path} must be a CSV file in UTF-8, as `runoff reproduce` writes it") from None
+        raise InputError(f"{path} must be a CSV file in UTF-8, as written by `runoff reproduce`") from None
     except (TypeError, csv.Error) as error:
-        raise InputError(f"{path} must be a CSV file as `runoff reproduce` writes it: {error}") from None
-    if not found:
+        raise InputError(f"{path} must be a CSV file as written by `runoff reproduce`: {error}") from None
+    if not settings:
         raise InputError(f"{path} has no rows")
-    for curves in found.values():
+    for curves in settings.values():
         for (method, _), curve in curves.items():
             curve.marks = tuple(curve.ours)
             curve.base = curves.get(("DPA", 1)) if method != "DPA" else None
-    return {setting: _nearest(curves) for setting, curves in found.items()}
+    return {setting: _nearest(curves) for setting, curves in settings.items()}
 
 
 def _nearest(curves: dict[tuple[str, int], Curve]) -> list[Curve]:
-    """Of each method and printed d, the curve whose d is nearest, in the paper's order."""
+    """Return the curve with the nearest d for each method and printed d, in the paper's order."""
     chosen: dict[tuple[str, int], tuple[int, Curve]] = {}
     for (method, d), curve in curves.items():
-        key = (method, curve.beside)
-        if key not in chosen or abs(d - curve.beside) < abs(chosen[key][0] - curve.beside):
+        key = (method, curve.paper_d)
+        if key not in chosen or abs(d - curve.paper_d) < abs(chosen[key][0] - curve.paper_d):
             chosen[key] = d, curve
     bases = [*tables.BASES, ""]
 
@@ -171,7 +171,7 @@ def _nearest(curves: dict[tuple[str, int], Curve]) -> list[Curve]:
 
 
 def _plain_name(name: str) -> str:
-    """A dataset's name that can be part of a file's."""
+    """Return a dataset's name if it can be part of a file name."""
     if not name or not all(letter.isalnum() or letter in "-_" for letter in name):
         raise InputError(f"dataset must be a name of letters and digits, got {name!r}")
     return name
@@ -195,7 +195,7 @@ def _crosses(ax: Axes, j: int, values: dict[int, float]) -> None:
 
 
 def _certified(ax: Axes, curves: Sequence[Curve]) -> None:
-    """Certified fraction by budget, as in the first row of the paper's Figure 2."""
+    """Draw certified accuracy by budget, as in the first row of the paper's Figure 2."""
     for j, curve in enumerate(curves):
         _line(ax, j, curve, curve.ours, curve.marks)
         _crosses(ax, j, curve.paper)
@@ -204,7 +204,7 @@ def _certified(ax: Axes, curves: Sequence[Curve]) -> None:
     )
     ax.set(
         xlabel="edits of the training data",
-        ylabel="certified fraction (%)",
+        ylabel="certified accuracy (%)",
         ylim=(0, None),
         xlim=(0, last + max(1.0, 0.03 * last)),
     )
@@ -212,13 +212,13 @@ def _certified(ax: Axes, curves: Sequence[Curve]) -> None:
 
 
 def _improvement(ax: Axes, curves: Sequence[Curve]) -> None:
-    """Percentage points over plurality of the same members, or over DPA: the second row."""
+    """Draw percentage points over plurality of the same members, or over DPA, as in the figure's second row."""
     ax.axhline(0, color="#666666", linewidth=0.8)
     printed = False
     for j, curve in enumerate(curves):
         if curve.base is None:
             continue
-        if curve.whole:  # beyond its end nothing is certified
+        if curve.complete:  # nothing is certified beyond its last budget
             budgets = curve.ours.keys() | curve.base.ours.keys()
             ours = {b: curve.ours.get(b, 0.0) - curve.base.ours.get(b, 0.0) for b in budgets}
         else:
@@ -250,5 +250,5 @@ def _legend(ax: Axes, printed: bool) -> None:
 
 
 def _columns(labels: Iterable[str]) -> int:
-    """Of a legend that is as wide as the figure."""
+    """Return the number of columns of a legend as wide as the figure."""
     return 2 if max(map(len, labels)) <= WIDE else 1

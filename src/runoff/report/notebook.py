@@ -1,4 +1,4 @@
-"""Certificates in a notebook: a small table instead of a line of text."""
+"""HTML tables of certificates for notebooks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from runoff.certificates import Certificates
 
-ROWS = 5  # inputs shown
+ROWS = 5  # inputs displayed
 BAR = "height:0.7em;background:#0072B2;display:inline-block"
 
 
-def shown(certificates: Certificates) -> str:
-    """What was certified, how much of it by number of edits, and the first inputs."""
+def to_html(certificates: Certificates) -> str:
+    """Return a summary of certificates, the certified share by number of edits, and the first inputs."""
     n = len(certificates)
     if not n:
         return f"<div>{escape(repr(certificates))}</div>"

@@ -1,4 +1,4 @@
-"""Sources: what a report needs to know of an ensemble and its test inputs, wherever they come from."""
+"""Sources of a report: an ensemble and its test inputs, from a run or a fitted classifier."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff import datasets
+from runoff import datasets, recipes
 from runoff._io.files import read_regular
 from runoff._io.manifests import LARGEST_MANIFEST
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from runoff.ensemble import Ensemble
 
 Facts = tuple[tuple[str, str], ...]
-BLOCK = 1024  # inputs looked at together
+BLOCK = 1024  # inputs per block
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Source:
-    """An ensemble, its members' ballots for test inputs, and what is known of both.
+    """An ensemble, its members' ballots for test inputs, and facts about both.
 
     Attributes
     ----------
     ballots : (n_inputs, n_members, n_classes) points or scores
     labels : (n_inputs,) the true classes, as indices
-    spread : (n_buckets, d) which members learn from each bucket
-    pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) of 8 bits
-    features : the inputs themselves where there are no pictures: an array, a table or texts
-    member_sizes, member_seconds : samples and seconds of training for each member; None where it is not known
-    dataset : its name
-    of_paper : whether it is that dataset of the paper, unedited
-    like_paper : whether network and recipe are the paper's, where that is known
-    facts : what to say of it, as pairs of words
-    made, checked : commands, or lines of Python, that made it and that check it
+    spread : (n_buckets, d) the members that learn from each bucket
+    pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) 8-bit images
+    features : the inputs if there are no pictures: an array, a table or texts
+    member_sizes, member_seconds : training samples and seconds per member; None if unknown
+    dataset : the name of the dataset
+    of_paper : whether it is the paper's dataset of that name, unedited
+    like_paper : whether network and recipe are the paper's; None if unknown
+    facts : further facts, as pairs of a name and a value
+    made, checked : commands or lines of Python that reproduce it and that check it
     notes : what is missing, and why
 
     """
@@ -89,40 +89,38 @@ class Source:
 
     @property
     def d(self) -> int:
-        """Members of a bucket."""
+        """Number of members per bucket."""
         return int(self.spread.shape[1])
 
     def certificates(self, election: str, bound: str) -> Certificates:
-        """Of all inputs, with the names of the classes."""
+        """Certify all inputs, with the names of the classes."""
         if not get(election).in_paper:
             bound = "tight"
-        found = certify(self.ballots, election=election, spread=self.spread, bound=bound)
-        return found.named(np.array(self.classes, dtype=object), self.fingerprint)
+        certificates = certify(self.ballots, election=election, spread=self.spread, bound=bound)
+        return certificates.named(np.array(self.classes, dtype=object), self.fingerprint)
 
     def member_accuracy(self) -> NDArray[np.float64]:
-        """How often each member's first choice is right."""
-        right = np.zeros(self.ballots.shape[1], np.int64)
+        """Return the accuracy of each member's first choice."""
+        correct = np.zeros(self.ballots.shape[1], np.int64)
         for start in range(0, len(self.ballots), BLOCK):
             block = slice(start, start + BLOCK)
-            right += (self.ballots[block].argmax(axis=2) == self.labels[block, None]).sum(axis=0)
-        return right / len(self.ballots)
+            correct += (self.ballots[block].argmax(axis=2) == self.labels[block, None]).sum(axis=0)
+        return correct / len(self.ballots)
 
     @classmethod
     def from_run(
         cls, path: str | Path, n_seeds: int | None = None, *, data_dir: Path | None = None, pictures: bool = True
     ) -> Source:
-        """A run's directory, every file of it checked. Pictures are those of its dataset, where that can be read."""
+        """Read a run after checking all its files, with pictures from its dataset if that can be read."""
         path = Path(path)
         if not (path / "manifest.json").exists():
-            raise RunError(f"{path} is not a run: it has no manifest.json; make one with `runoff train`")
+            raise RunError(f"{path} is not a run: it has no manifest.json; create a run with `runoff train`")
         run = Run.open(path)
         run.verify()
         try:
-            return cls(**_of_run(run, path, n_seeds, data_dir, pictures))
+            return cls(**_run_fields(run, path, n_seeds, data_dir, pictures))
         except (KeyError, TypeError, AttributeError) as error:
-            raise StorageError(
-                f"{path} does not describe a run: {type(error).__name__}: {error}; train it again"
-            ) from None
+            raise StorageError(f"{path} does not describe a run: {type(error).__name__}: {error}; retrain it") from None
 
     @classmethod
     def from_classifier(
@@ -137,17 +135,18 @@ class Source:
         made: tuple[str, ...] = (),
         checked: tuple[str, ...] = (),
     ) -> Source:
-        """A fitted classifier, of scikit-learn members or of networks, and test inputs with their labels.
+        """Score test inputs, given with their labels, with a fitted classifier.
 
-        `picture_shape` is the shape of an image whose pixels are the features, such as (8, 8). Images need none.
+        `picture_shape` is the shape, such as (8, 8), of images whose pixels are the features. Arrays of images need
+        none.
         """
         scores = classifier.scores(X)
         if not scores.classes_fixed:
             raise InputError(LABELS_NOT_FIXED)
         classes = classifier.classes_
         labels = np.asarray(y_true)
-        if outside := sorted({str(label) for label in labels[~np.isin(labels, classes)].tolist()}):
-            raise InputError(f"y_true must hold labels that the classifier knows, got {outside[0]}")
+        if unknown := sorted({str(label) for label in labels[~np.isin(labels, classes)].tolist()}):
+            raise InputError(f"y_true must hold labels that the classifier knows, got {unknown[0]}")
         sizes = classifier.member_sizes_
         partition = classifier.partition_
         if picture_shape is None and isinstance(X, np.ndarray) and X.dtype == np.uint8 and X.ndim > 2:
@@ -178,19 +177,19 @@ class Source:
 
 
 def visible(text: Any) -> Any:
-    """Texts, also nested ones, whose control characters can be seen: some turn the rest of a sentence around."""
+    """Return a text, or nested texts, with control characters escaped: some would reverse the rest of a sentence."""
     if isinstance(text, tuple):
         return tuple(visible(part) for part in text)
-    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pictures: bool) -> dict[str, Any]:
+def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pictures: bool) -> dict[str, Any]:
     manifest, settings = run.manifest, run.settings
     seeds = n_seeds if n_seeds is not None else max(run.seeds(), default=1)
     ballots, notes = run.ballots(n_seeds), []
-    shown = None
+    images = None
     if pictures:
-        shown, note = _pictures(run, data_dir)
+        images, note = _pictures(run, data_dir)
         notes += [note] if note else []
     recipe = _recipe(settings.recipe)
     edits = run.n_edits()
@@ -200,16 +199,16 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
         ("Fingerprint of the partition", manifest["partition"]["fingerprint"]),
         ("SHA-256 of the ballots", manifest["files"][f"ballots-{seeds}.npy"]),
         ("Network", settings.network),
-        ("First weights", _first_weights(settings)),
+        ("Initial weights", _first_weights(settings)),
         ("Recipe", recipe or json.dumps(settings.recipe, sort_keys=True)),
         ("Hash of samples", settings.hash),
         ("Seed", str(settings.random_state)),
-        ("Edits since", f"{edits}" if edits else "none"),
+        ("Edits", f"{edits:,}" if edits else "none"),
         ("Device", f"{manifest.get('device', 'unknown')}, {manifest.get('precision', 'unknown')}"),
         ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(manifest["versions"].items()))),
     )
     return {
-        "name": (path.resolve().name or str(path)) + (f", {seeds} networks a member" if seeds > 1 else ""),
+        "name": (path.resolve().name or str(path)) + (f", {seeds} networks per member" if seeds > 1 else ""),
         "ballots": ballots,
         "labels": np.asarray(run.labels()),
         "spread": run.spread(),
@@ -217,7 +216,7 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
         "n_partitions": settings.n_partitions,
         "n_seeds": seeds,
         "n_train": sum(manifest["member_sizes"]) // settings.spread,
-        "pictures": shown,
+        "pictures": images,
         "member_sizes": np.array(manifest["member_sizes"], np.int64),
         "member_seconds": _seconds(run, seeds),
         "dataset": settings.dataset,
@@ -233,14 +232,14 @@ def _of_run(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pi
 
 
 def _pictures(run: Run, data_dir: Path | None) -> tuple[NDArray[np.uint8] | None, str]:
-    """The test images, or why there are none."""
+    """Return the test images, or None and the reason."""
     given, classes = run.manifest["dataset"]["given"], run.manifest["dataset"]["classes"]
     try:
         data = datasets.load(given, data_dir, classes=None if given in datasets.NAMES else classes)
     except (datasets.DatasetError, OSError) as error:
         return None, f"No pictures: {error}"
     if data.fingerprint != run.settings.fingerprint:
-        return None, f"No pictures: {given} holds other samples now than those that the run was trained on"
+        return None, f"No pictures: {given} no longer holds the samples that the run was trained on"
     return stretched(data.x_test), ""
 
 
@@ -251,11 +250,7 @@ def _as_pictures(X: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 
 def _recipe(settings: dict[str, Any]) -> str | None:
-    """The name of a recipe, where it has one. Only what has trained a run knows recipes: PyTorch may be missing."""
-    try:
-        from runoff import recipes
-    except ImportError:
-        return None
+    """Return the name of a recipe, or None if it has none."""
     named = ((name, json.loads(json.dumps(recipe.to_dict()))) for name, recipe in recipes.RECIPES.items())
     return next((name for name, known in named if known == settings), None)
 
@@ -271,17 +266,17 @@ def _like_paper(settings: Settings, recipe: str) -> bool:
 
 
 def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
-    """Seconds of training for each member. Those of networks that a killed command had finished are not known."""
-    try:  # nothing vouches for it
+    """Return the training seconds per member. Those of networks that a killed command trained are unknown."""
+    try:  # the file may be damaged: the manifest need not list it
         times = json.loads(read_regular(run.path / "timings.json", LARGEST_MANIFEST))["networks"]
         known = {name: float(seconds) for name, seconds in times.items() if math.isfinite(seconds)}
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None
-    found: list[float | None] = []
+    per_member: list[float | None] = []
     for m in range(len(run.manifest["member_sizes"])):
         seconds = [known[f"{m}-{s}"] for s in range(n_seeds) if f"{m}-{s}" in known]
-        found.append(round(sum(seconds), 3) if len(seconds) == n_seeds else None)
-    return None if set(found) == {None} else tuple(found)
+        per_member.append(round(sum(seconds), 3) if len(seconds) == n_seeds else None)
+    return None if set(per_member) == {None} else tuple(per_member)
 
 
 def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> str:
@@ -297,12 +292,12 @@ def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> st
     options += [f"--hash {settings.hash}"] if settings.hash != "content" else []
     options += [f"--seed {settings.random_state}"] if settings.random_state else []
     given = shlex.quote(str(run.manifest["dataset"]["given"]))
-    unnamed = "  # with the recipe above, which has no name here" if recipe is None else ""
+    unnamed = "  # with the recipe above, which has no name" if recipe is None else ""
     return f"runoff train {given} {' '.join(options)} --out {shlex.quote(str(path))}{unnamed}"
 
 
 def _classes_option(run: Run) -> list[str]:
-    """For the user's own data, which may leave it to the command to say which classes there are."""
+    """Return the option --classes for the user's own data."""
     names = [str(name) for name in run.manifest["dataset"]["classes"]]
     if run.manifest["dataset"]["given"] in datasets.NAMES or any("," in name for name in names):
         return []
@@ -311,7 +306,7 @@ def _classes_option(run: Run) -> list[str]:
 
 
 def _update_commands(run: Run, path: Path) -> list[str]:
-    """One for each edit: the samples are kept in the run."""
+    """Return one command per edit; the samples are stored in the run."""
     commands, before = [], ("", "")
     for name in run.manifest["edits"]:
         what = "add" if name.endswith("-add.npz") else "remove"

@@ -1,4 +1,4 @@
-"""Runs: a trained ensemble as a directory."""
+"""Runs: trained ensembles as directories."""
 
 from runoff.errors import RunError
 from runoff.runs.directory import Run, Settings

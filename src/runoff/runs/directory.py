@@ -2,16 +2,16 @@
 
 | file | |
 | --- | --- |
-| manifest.json | everything the run follows from, versions, device, and the SHA-256 of every file that is complete |
-| key | the hash key, which follows from the seed |
-| members/ | a safetensors file for each network, with its scores for the test inputs |
-| ballots-SEEDS.npy | the members' ballots, (n_inputs, n_members, n_classes), from that many networks each |
-| labels.npy, spread.npy | of the test inputs; which members learn from each bucket |
-| edits/ | samples added and removed since, one .npz each |
-| certificates/ | one row for each input, as CSV |
-| timings.json | seconds for each network |
+| manifest.json | all settings, versions, device, and the SHA-256 of every file that is complete |
+| key | the hash key, derived from the seed |
+| members/ | one safetensors file per network, with its scores for the test inputs |
+| ballots-SEEDS.npy | the members' ballots, (n_inputs, n_members, n_classes), from SEEDS networks per member |
+| labels.npy, spread.npy | the labels of the test inputs; the members that learn from each bucket |
+| edits/ | samples that were added and removed, one .npz file per edit command |
+| certificates/ | one row per input, as CSV or Parquet |
+| timings.json | training seconds per network |
 
-Ballots are all that certificates need, so a run can be handed on without members/.
+Certificates need only the ballots, so a run can be passed on without members/.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from runoff.errors import DatasetError, RunError, StorageError
 from runoff.partition import Partition
 from runoff.runs import schema
 
-KIND = Kind("runoff run", 1, "run", "take it from a copy")
+KIND = Kind("runoff run", 1, "run", "restore it from a copy")
 MEMBERS, CERTIFICATES = "members", "certificates"
 FOLDERS = (MEMBERS, CERTIFICATES, "edits")
 KEYS = {"settings": dict, "dataset": dict, "partition": dict, "versions": dict, "edits": list, "files": dict}
@@ -44,7 +44,7 @@ KEYS = {"settings": dict, "dataset": dict, "partition": dict, "versions": dict, 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that the members of a run follow from, beside the samples. The number of seeds may grow."""
+    """Everything but the samples that determines the members of a run. The number of seeds may grow."""
 
     dataset: str
     fingerprint: str  # of the dataset
@@ -54,7 +54,7 @@ class Settings:
     recipe: dict[str, Any]
     hash: str = "content"
     random_state: int = 0
-    first_weights: dict[str, str] | None = None  # what networks start from: "given" (a name or path) and "sha256"
+    first_weights: dict[str, str] | None = None  # initial weights: "given" (a name or path) and "sha256"
 
     def describe(self) -> str:
         """Return the settings in a few words."""
@@ -64,7 +64,7 @@ class Settings:
 
 
 class Run:
-    """A run's directory."""
+    """The directory of a run."""
 
     def __init__(self, path: Path, manifest: dict[str, Any]) -> None:
         self.path, self.manifest = path, manifest
@@ -72,10 +72,10 @@ class Run:
 
     @classmethod
     def create(cls, path: Path, settings: Settings, about: dict[str, Any]) -> Run:
-        """A new directory; or the one that is there, if it is of the same settings."""
+        """Create a run, or open the existing one if its settings are the same."""
         if (path / "manifest.json").exists():
             run = cls.open(path)
-            run.must_be(settings, about)
+            run.require_settings(settings, about)
             run.manifest["dataset"]["given"] = about["given"]  # the same samples may have moved
             return run
         cls.check_place(path, settings)
@@ -102,19 +102,19 @@ class Run:
 
     @staticmethod
     def check_place(path: Path, settings: Settings) -> None:
-        """Refuse a directory that holds something else than a run. A kill may have left the key and temporary files."""
+        """Refuse a directory that holds anything but a run. A kill may have left the key and temporary files."""
         if not path.exists() or (path / "manifest.json").exists():
             return
         if not path.is_dir():
             raise RunError(f"{path} is a file: give another directory")
-        own = [file for file in path.iterdir() if not file.name.startswith(".")]
+        files = [file for file in path.iterdir() if not file.name.startswith(".")]
         key = hashing.derived_key(settings.random_state)
-        if any(file.name != "key" or not file.is_file() or file.read_bytes() != bytes(key) for file in own):
-            raise RunError(f"{path} holds something else than a run: give another directory")
+        if any(file.name != "key" or not file.is_file() or file.read_bytes() != bytes(key) for file in files):
+            raise RunError(f"{path} holds files that are not a run: give another directory")
 
     @classmethod
     def open(cls, path: Path) -> Run:
-        """A directory that is there."""
+        """Open an existing run."""
         if not (path / "manifest.json").exists():
             raise RunError(f"{path} is not a run: it has no manifest.json; make one with `runoff train`")
         manifest = read_manifest(path, KIND)
@@ -122,9 +122,9 @@ class Run:
             if not isinstance(manifest.get(name), kind):
                 raise StorageError(f"{path} does not describe a run: its manifest has no {name}, so it was altered")
         if link := next((name for name in FOLDERS if (path / name).is_symlink()), None):
-            raise StorageError(f"{path / link} must be a folder of the run, got a symbolic link: copy what it leads to")
-        if (odd := schema.odd(manifest)) is not None:
-            raise StorageError(f"{path} does not describe a run: its manifest has an odd {odd}, so it was altered")
+            raise StorageError(f"{path / link} must be a folder of the run, got a symbolic link: copy its target here")
+        if (invalid := schema.invalid_field(manifest)) is not None:
+            raise StorageError(f"{path} does not describe a run: {invalid} in its manifest is invalid; it was altered")
         try:
             run = cls(path, manifest)
             fits = run.partition().fingerprint == manifest["partition"]["fingerprint"]
@@ -136,51 +136,51 @@ class Run:
             raise StorageError(f"{path} has a partition that does not match its fingerprint: it was altered")
         return run
 
-    def must_be(self, settings: Settings, about: dict[str, Any]) -> None:
-        """Refuse to go on with other settings, classes or things to keep than those it was begun with."""
-        kept = ("classes", "weights")
-        ours = {**asdict(self.settings), **{name: self.manifest["dataset"].get(name) for name in kept}}
-        given = {**asdict(settings), **{name: about[name] for name in kept}}
+    def require_settings(self, settings: Settings, about: dict[str, Any]) -> None:
+        """Refuse settings, classes or a choice of files to keep that differ from those of the run."""
+        fields = ("classes", "weights")
+        recorded = {**asdict(self.settings), **{name: self.manifest["dataset"].get(name) for name in fields}}
+        given = {**asdict(settings), **{name: about[name] for name in fields}}
         for name, value in given.items():
-            if ours[name] != value:
-                told = f"{name} = {_short(ours[name])}, not {_short(value)}"
-                raise RunError(f"{self.path} is a run with {told}: give another directory")
+            if recorded[name] != value:
+                difference = f"{name} = {_short(recorded[name])}, not {_short(value)}"
+                raise RunError(f"{self.path} is a run with {difference}: give another directory")
 
     def partition(self) -> Partition:
-        """Its hash, key and spread."""
+        """Return the run's partition: its hash, key and spread."""
         settings, offsets = self.settings, self.manifest["partition"]["offsets"]
         key = hashing.Key(checked_bytes(self.path, "key", self.manifest["files"]["key"]))
         return Partition(settings.n_partitions, settings.spread, tuple(int(o) for o in offsets), key, settings.hash)
 
     def write_manifest(self) -> None:
-        """Whole or not at all."""
+        """Write the manifest atomically."""
         self.manifest = sealed(self.manifest)
         with written_whole(self.path / "manifest.json") as file:
             json.dump(self.manifest, file, indent=1)
 
     def record(self, *names: str) -> None:
-        """Note the SHA-256 of files that are complete."""
+        """Record the SHA-256 of complete files in the manifest."""
         for name in names:
             self.manifest["files"][name] = sha256_of(self.path / name)
         self._mark_stale(set(self.manifest.get("stale", [])) - set(names))
         self.write_manifest()
 
     def begin(self, name: str) -> None:
-        """List ballots or certificates that are about to be written: a kill leaves no file that nobody knows of."""
+        """List ballots or certificates that are about to be written, so that a kill leaves no unknown file."""
         if name not in self.manifest["files"]:
             self._mark_stale({*self.manifest.get("stale", []), name})
             self.write_manifest()
 
     def replace(self, names: Iterable[str], *stale: str) -> None:
-        """Note files that are complete, and drop those that no longer hold, in one write of the manifest."""
+        """Record complete files and drop those whose names start with `stale`, in one write of the manifest."""
         self._drop({name for name in self.manifest["files"] if name.startswith(stale)})
         self.record(*names)
         self.sweep()
 
     def _drop(self, names: set[str]) -> None:
-        """List files no longer; ballots and certificates among them are to be deleted."""
+        """Remove files from the manifest, and mark ballots and certificates among them for deletion."""
         self.manifest["files"] = {name: digest for name, digest in self.manifest["files"].items() if name not in names}
-        self._mark_stale({*self.manifest.get("stale", []), *filter(schema.is_made, names)})
+        self._mark_stale({*self.manifest.get("stale", []), *filter(schema.is_derived, names)})
 
     def _mark_stale(self, names: set[str]) -> None:
         self.manifest.pop("stale", None)
@@ -188,10 +188,10 @@ class Run:
             self.manifest["stale"] = sorted(names)
 
     def sweep(self) -> None:
-        """Delete ballots and certificates that the manifest lists as stale, and what kills left of files.
+        """Delete stale ballots and certificates, and temporary files that a kill left.
 
-        They are of other networks, or were never finished. Nothing else is deleted, and no link is followed. Only when
-        the manifest is on disk, so that a kill leaves too much, never too little.
+        Stale files belong to other networks or are incomplete; the manifest lists them. Nothing else is deleted, and no
+        link is followed. Files are deleted after the manifest is on disk: a kill leaves too much, never too little.
         """
         for name in self.manifest.get("stale", []):
             file = self.path / name
@@ -205,18 +205,18 @@ class Run:
             self.write_manifest()
 
     def settle(self, n_seeds: int) -> None:
-        """Note how many networks each member is to have, and by what, before they are trained: a kill loses nothing."""
+        """Record the number of networks per member and their trainer before training, so that a kill loses nothing."""
         self.manifest["n_seeds"] = max(n_seeds, self.n_seeds)
         if self.manifest != read_manifest(self.path, KIND):
             self.write_manifest()
 
     @property
     def n_seeds(self) -> int:
-        """How many networks each member has, or is to have."""
+        """Number of networks that each member has, or will have once training completes."""
         return max(int(self.manifest.get("n_seeds", 1)), *self.seeds(), 1)
 
     def forget(self, seed: int, members: Iterable[str] = ()) -> None:
-        """Vouch no longer for these networks, nor for what rests on networks of this seed or of later ones."""
+        """Remove these networks from the manifest, and everything computed from networks of this seed or later ones."""
         endings = tuple(f"-{n}.{kind}" for n in self.seeds() if n > seed for kind in ("csv", "parquet", "npy"))
         files = self.manifest["files"]
         stale = {name for name in files if name.endswith(endings)} if endings else set()
@@ -226,7 +226,7 @@ class Run:
             self.sweep()
 
     def write_text(self, name: str, text: str) -> None:
-        """A file whose content may change: while it does, the manifest does not vouch for it."""
+        """Write a file whose content may change; the manifest does not list it while it changes."""
         files = self.manifest["files"]
         if name in files and files[name] != sha256(text.encode()):
             del files[name]
@@ -235,89 +235,90 @@ class Run:
             file.write(text)
 
     def write_array(self, name: str, array: NDArray[Any]) -> None:
-        """An array file, whole or not at all."""
+        """Write an array file atomically."""
         write_array(self.path / name, array)
 
     def verify(self) -> None:
-        """Every file that the manifest vouches for is there and unaltered.
+        """Check that every file in the manifest exists and is unaltered.
 
-        members/ may be left out as a whole, and certificates may be removed: they can be made again.
+        members/ may be missing as a whole, and so may certificates, which can be computed again.
         """
         slim = next((self.path / MEMBERS).glob("member-*"), None) is None
         for name in self.manifest["files"]:
-            made = name.startswith(f"{CERTIFICATES}/") and not (self.path / name).exists()
-            if not made and not (slim and name.startswith(f"{MEMBERS}/")):
+            removed = name.startswith(f"{CERTIFICATES}/") and not (self.path / name).exists()
+            if not removed and not (slim and name.startswith(f"{MEMBERS}/")):
                 self._check(name)
 
     def _check(self, name: str) -> None:
         try:
             check_file(self.path, name, self.manifest["files"][name])
         except StorageError as error:
-            cure = "remove it, and `runoff train` with the same settings makes it anew"
+            remedy = "remove it and repeat `runoff train` with the same settings"
             if name.startswith(f"{CERTIFICATES}/"):
-                cure = "remove it and certify again"
+                remedy = "remove it and certify again"
             elif name == "key" or name.startswith("edits/"):
-                cure = "take it from a copy"
-            raise StorageError(f"{error}; {cure}") from None
+                remedy = "restore it from a copy"
+            raise StorageError(f"{error}; {remedy}") from None
 
     @property
     def election(self) -> str:
-        """Which one its certificates are of, where nothing else is asked for."""
+        """Election that certificates of this run use by default."""
         return str(self.manifest.get("election", "runoff"))
 
-    # -- what it holds -------------------------------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------------------------------
 
     def seeds(self) -> list[int]:
-        """For how many networks a member there are ballots."""
-        found = [schema.BALLOTS.fullmatch(name) for name in self.manifest["files"]]
-        return sorted(int(match[1]) for match in found if match)
+        """Return the numbers of networks per member for which there are ballots."""
+        matches = [schema.BALLOTS.fullmatch(name) for name in self.manifest["files"]]
+        return sorted(int(match[1]) for match in matches if match)
 
     def ballots(self, n_seeds: int | None = None) -> NDArray[Any]:
-        """The members' ballots, memory-mapped, after checking them."""
-        there = self.seeds()
-        if not there:
-            raise RunError(f"{self.path} is not finished: run `runoff train` with the same settings to go on")
-        n_seeds = there[-1] if n_seeds is None else n_seeds
-        if n_seeds not in there:
-            raise RunError(f"{self.path} has ballots of {', '.join(map(str, there))} networks a member, not {n_seeds}")
+        """Return the members' ballots, checked and memory-mapped."""
+        existing = self.seeds()
+        if not existing:
+            raise RunError(f"{self.path} is not finished: repeat `runoff train` with the same settings to continue")
+        n_seeds = existing[-1] if n_seeds is None else n_seeds
+        if n_seeds not in existing:
+            numbers = ", ".join(map(str, existing))
+            raise RunError(f"{self.path} has ballots of {numbers} networks per member, not {n_seeds}")
         return self._array(f"ballots-{n_seeds}.npy")
 
     def edits(self) -> list[tuple[str, NDArray[Any], NDArray[Any]]]:
-        """What was added and removed since, in order, as the manifest vouches for it: "add" or "remove", x and y."""
-        found = []
+        """Return the edits in order, each as ("add" or "remove", x, y), after checking their files."""
+        edits = []
         for name in self.manifest["edits"]:
             data = checked_bytes(self.path, name, self.manifest["files"][name])
             try:
                 arrays = npz.read(io.BytesIO(data), ["x", "y"], name=str(self.path / name))
             except DatasetError as error:
-                raise StorageError(f"{error}; take it from a copy") from None
-            found.append((name.removesuffix(".npz").split("-")[-1], arrays["x"], arrays["y"]))
-        return found
+                raise StorageError(f"{error}; restore it from a copy") from None
+            edits.append((name.removesuffix(".npz").split("-")[-1], arrays["x"], arrays["y"]))
+        return edits
 
     def unfinished(self) -> RunError:
-        """What is said of an update that was killed, or failed."""
+        """Return the error for an update that was killed or failed."""
         return RunError(
             f"{self.path} has an update that is not finished: finish it first with `runoff update {self.path}`"
         )
 
     def n_edits(self) -> int:
-        """How many samples were added or removed since."""
+        """Return the number of samples that were added or removed."""
         return sum(len(labels) for _, _, labels in self.edits())
 
     def labels(self) -> NDArray[Any]:
-        """The true classes of the test inputs."""
+        """Return the true classes of the test inputs."""
         return self._array("labels.npy")
 
     def spread(self) -> NDArray[Any]:
-        """Return which members learn from each bucket: what the partition says, and spread.npy must say the same."""
+        """Return the members that learn from each bucket, as the partition defines them; spread.npy must agree."""
         spread = self.partition().spread
         if not np.array_equal(spread, self._array("spread.npy")):
-            raise StorageError(f"{self.path} has another spread in spread.npy than its partition: it was altered")
+            raise StorageError(f"{self.path} was altered: spread.npy does not match its partition")
         return spread
 
     def _array(self, name: str) -> NDArray[Any]:
         if name not in self.manifest["files"]:
-            raise RunError(f"{self.path} is not finished: {name} is missing; run `runoff train` again to go on")
+            raise RunError(f"{self.path} is not finished: {name} is missing; repeat `runoff train` to continue")
         self._check(name)
         return open_array(self.path / name)
 

@@ -1,4 +1,4 @@
-"""A dataset's training samples after edits, as runs see them."""
+"""Edits: the training samples of a dataset after insertions and deletions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from runoff.torch import inputs
 
 
 def edited(dataset: Dataset, edits: list[tuple[str, NDArray[Any], NDArray[Any]]]) -> tuple[Samples, NDArray[np.int64]]:
-    """A dataset's training samples after edits, in order: ("add" or "remove", images, labels)."""
+    """Return a dataset's training samples after edits, each ("add" or "remove", images, labels), in order."""
     x, y = dataset.x_train, dataset.y_train
     if dataset.original_digests is not None and dataset.original_sums is not None:
         if edits:
-            raise RunError(
-                f"{dataset.name} was resized, so its samples cannot be edited: edit the images and train anew"
-            )
+            raise RunError(f"{dataset.name} was resized, so its samples cannot be edited: edit the images and retrain")
         return Resized(arranged(x), dataset.original_digests, dataset.original_sums), y
     for what, images, labels in edits:
         if images.shape[1:] != x.shape[1:] or images.dtype != x.dtype or labels.shape != (len(images),):
             raise RunError(
-                f"samples to {what} must be like those of {dataset.name}, {x.dtype} {x.shape[1:]} with a label each, "
+                f"samples to {what} must match those of {dataset.name}, {x.dtype} {x.shape[1:]} with one label each, "
                 f"got {images.dtype} {images.shape[1:]} and labels of shape {labels.shape}"
             )
         if labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < len(dataset.classes))).all():
@@ -41,7 +39,7 @@ def edited(dataset: Dataset, edits: list[tuple[str, NDArray[Any], NDArray[Any]]]
 
 
 def arranged(x: NDArray[Any]) -> NDArray[Any]:
-    """As TorchClassifier sees images, so that both hash alike."""
+    """Return images in the layout of TorchClassifier, so that both have the same hashes."""
     return inputs.images(x, torch.device("cpu"))
 
 
@@ -51,5 +49,5 @@ def _training_rows(x: NDArray[Any], y: NDArray[Any], images: NDArray[Any], label
     rows = find_copies(wanted, ((image.tobytes(), int(label)) for image, label in zip(x, y, strict=True)))
     if (missing := np.flatnonzero(rows < 0)).size:
         i = int(missing[0])
-        raise RunError(f"sample {i} to remove (label {labels[i]}) is not a training sample, or not that often")
+        raise RunError(f"sample {i} to remove (label {labels[i]}) is not a training sample, or occurs less often")
     return rows

@@ -1,4 +1,4 @@
-"""Scoring and training for `runoff.verify`, which itself has no code that does either."""
+"""Scoring and retraining for `runoff.verify`, which has no code of its own for either."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunTrainer:
-    """The networks of a run."""
+    """A trainer for the networks of a run."""
 
     def __init__(self, manifest: dict[str, Any], shape: tuple[int, ...], device: Any = None) -> None:
         from runoff.recipes import Recipe
@@ -38,7 +38,7 @@ class RunTrainer:
         self.recorded = manifest.get("trained_by")
 
     def unlike(self) -> str | None:
-        """Return why networks would come out with other bits here."""
+        """Return why retraining would give different networks here, or None."""
         if not isinstance(self.recorded, dict):
             return "the run does not record what it was trained with"
         for name, value in self.recorded.items():
@@ -92,7 +92,7 @@ def _tensors(state: Any) -> dict[str, Tensor]:
 
 
 def members_of(path: Path, manifest_format: str, trusted: tuple[str, ...] = (), device: Any = None) -> Any:
-    """Return what scores and trains the members of a saved classifier."""
+    """Return an object that scores and retrains the members of a saved classifier."""
     if manifest_format == "runoff torch classifier":
         from runoff.torch import TorchClassifier
 
@@ -103,14 +103,14 @@ def members_of(path: Path, manifest_format: str, trusted: tuple[str, ...] = (), 
 
 
 class _Loaded:
-    """A classifier that was loaded, and what its manifest records."""
+    """A loaded classifier with its manifest."""
 
     def __init__(self, classifier: Any, path: Path) -> None:
         self.classifier, self.path = classifier, path
         self.manifest = json.loads((path / "manifest.json").read_bytes())
 
     def unlike(self) -> str | None:
-        """Return why members would come out with other bits here."""
+        """Return why retraining would give different members here, or None."""
         recorded = self.manifest.get("versions")
         if not isinstance(recorded, dict):
             return "the classifier does not record what it was trained with"
@@ -126,7 +126,7 @@ class _Loaded:
         return classifiers.versions()
 
     def _labels(self, y: Any) -> NDArray[Any]:
-        """Return labels in the type of the classes."""
+        """Return labels with the dtype of the classes."""
         from runoff import labels
 
         classes = self.classifier.classes_
@@ -137,7 +137,7 @@ class _Loaded:
         return np.asarray(self.classifier.scores(inputs).values)
 
     def certify(self, inputs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return what the classifier claims."""
+        """Return the classifier's predictions, runners-up and radii."""
         certificates = self.classifier.certify(inputs)
         return certificates.prediction, certificates.runner_up, certificates.radius
 
@@ -146,7 +146,7 @@ class EstimatorMembers(_Loaded):
     """Members that are scikit-learn estimators."""
 
     def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Train a member on these rows, and give digests of what is stored and of what came out."""
+        """Retrain a member on these rows; return digests of the stored and of the retrained one."""
         from runoff.isolation import seeds_of, undisturbed
         from runoff.members import MemberEstimator, default_estimator, fit_member
         from runoff.saving import classifiers
@@ -157,13 +157,13 @@ class EstimatorMembers(_Loaded):
         seeds = seeds_of(classifier._seed, member, classifier._n_seeds)
         with undisturbed():
             unfitted, labels = MemberEstimator(estimator), self._labels(y)
-            own = fit_member(unfitted, samples, labels, np.array(rows, np.int64), member, seeds)
-        kept = (self.path / "members" / f"{member:06d}.skops").read_bytes()
-        return _skops_parts(kept), _skops_parts(classifiers.member_bytes(own))
+            fitted = fit_member(unfitted, samples, labels, np.array(rows, np.int64), member, seeds)
+        stored = (self.path / "members" / f"{member:06d}.skops").read_bytes()
+        return _skops_parts(stored), _skops_parts(classifiers.member_bytes(fitted))
 
 
 def _skops_parts(data: bytes) -> dict[str, str]:
-    """Return digests of what a skops file holds, with memory addresses of objects replaced by running numbers."""
+    """Return digests of the parts of a skops file, with memory addresses replaced by running numbers."""
     numbers: dict[Any, int] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         schema = json.loads(archive.read("schema.json"))
@@ -171,15 +171,15 @@ def _skops_parts(data: bytes) -> dict[str, str]:
 
         def plain(value: Any) -> Any:
             if isinstance(value, dict):
-                found: dict[str, Any] = {}
+                copy: dict[str, Any] = {}
                 for name, item in value.items():
                     if name == "__id__":
-                        found[name] = numbers.setdefault(item, len(numbers))
+                        copy[name] = numbers.setdefault(item, len(numbers))
                     elif name == "file" and isinstance(item, str):
-                        found[name] = hashlib.sha256(archive.read(item)).hexdigest()
+                        copy[name] = hashlib.sha256(archive.read(item)).hexdigest()
                     else:
-                        found[name] = plain(item)
-                return found
+                        copy[name] = plain(item)
+                return copy
             return [plain(item) for item in value] if isinstance(value, list) else value
 
         content = schema.get("content", {})
@@ -192,10 +192,10 @@ class NetworkMembers(_Loaded):
     """Members that are networks."""
 
     def unlike(self) -> str | None:
-        """Return why networks would come out with other bits here."""
+        """Return why retraining would give different networks here, or None."""
         from runoff.torch import starting
 
-        try:  # what scores needs no first weights; what trains does
+        try:  # only training needs the initial weights
             network = starting.recorded(self.classifier.network, self.classifier.first_weights_)
         except ValueError as error:
             return str(error)
@@ -208,7 +208,7 @@ class NetworkMembers(_Loaded):
         return networks.versions(self.classifier.trainer())
 
     def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Train a member's networks on these rows, and give digests of what is stored and of what came out."""
+        """Retrain a member's networks on these rows; return digests of the stored and of the retrained ones."""
         from runoff.torch.classifier import NetworkMember
         from runoff.torch.pipeline import network_jobs
         from runoff.verify.networks import tensors
@@ -219,15 +219,15 @@ class NetworkMembers(_Loaded):
         by_member = {member: np.array(rows, np.int64)}
         jobs = network_jobs(samples.data, codes, by_member, [member], classifier._seed, classifier._n_seeds)
         networks = list(classifier.trainer().train(jobs)) if jobs else []
-        retrained = NetworkMember.of(member, np.zeros(0), networks)
-        kept: dict[str, str] = {}
-        came: dict[str, str] = {}
+        result = NetworkMember.of(member, np.zeros(0), networks)
+        stored: dict[str, str] = {}
+        retrained: dict[str, str] = {}
         for s in range(self.manifest["networks"][member]):
-            stored = tensors((self.path / "members" / f"{member:06d}-{s:04d}.safetensors").read_bytes())[1]
-            kept |= {f"seed {s}, {name}": _digest(tensor) for name, tensor in stored.items()}
-        for s, state in enumerate(retrained.fitted):
-            came |= {f"seed {s}, {name}": _digest(tensor) for name, tensor in _tensors(state).items()}
-        return kept, came
+            state = tensors((self.path / "members" / f"{member:06d}-{s:04d}.safetensors").read_bytes())[1]
+            stored |= {f"seed {s}, {name}": _digest(tensor) for name, tensor in state.items()}
+        for s, weights in enumerate(result.fitted):
+            retrained |= {f"seed {s}, {name}": _digest(tensor) for name, tensor in _tensors(weights).items()}
+        return stored, retrained
 
 
 def _digest(tensor: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""Training of a run: reconcile its directory with the work, train what is missing, publish the results."""
+"""Training of a run: reconcile its directory with the work, train missing networks, publish the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("runoff")
 
 @dataclass(frozen=True)
 class Training:
-    """What training a run did: networks trained and kept, seconds, and what was refused."""
+    """The result of training a run: numbers of networks trained and kept, seconds, and refused members."""
 
     trained: int
     kept: int
@@ -36,9 +36,9 @@ class Training:
 
 
 def foreign(run: Run, work: Work) -> str | None:
-    """Return how this machine differs from what trained a run's networks, so that none of them would be the same."""
+    """Return how this machine differs from the one that trained a run, so that retraining would change all networks."""
     before = run.manifest.get("trained_by")
-    if not isinstance(before, dict):  # by a version that did not record it
+    if not isinstance(before, dict):  # older versions did not record it
         if not run.seeds():
             return None
         before = {"device": run.manifest.get("device"), "precision": run.manifest.get("precision")}
@@ -54,7 +54,7 @@ def foreign(run: Run, work: Work) -> str | None:
 
 
 def check_trainer(run: Run, work: Work, retrain: bool) -> bool:
-    """Return whether all of a run is to be retrained; refuse that without `retrain`."""
+    """Return whether all of a run must be retrained; refuse that without `retrain`."""
     if (other := foreign(run, work)) is not None and not retrain:
         raise RunError(
             f"{run.path} was trained with {other}, so all of it would have to be retrained: continue where it was "
@@ -73,16 +73,16 @@ def train(
     retrain: bool = False,
     only: bool = False,
 ) -> Training:
-    """Train the missing networks, then write ballots, labels and spread. Interrupted at any point, call it again.
+    """Train the missing networks, then write ballots, labels and spread. After an interruption, call it again.
 
     Networks that would give different results here are left alone unless `retrain`: then all are retrained. In that
     case, and with `only`, networks that are not part of this work are deleted: they belong to other code or samples.
     """
     started = time.perf_counter()
-    if alone := len(work.rows) - len({job.member for job in work.pipeline.jobs}):
+    if untrained := len(work.rows) - len({job.member for job in work.pipeline.jobs}):
         log.warning(
             "%d of %d members have samples of fewer than two classes and no network: they vote by their class shares; "
-            "with fewer parts each has more samples", alone, len(work.rows),
+            "fewer parts give each more samples", untrained, len(work.rows),
         )  # fmt: skip
     only = check_trainer(run, work, retrain) or only
     work = reconcile(run, work, n_seeds)
@@ -96,18 +96,18 @@ def train(
 
 
 def reconcile(run: Run, work: Work, n_seeds: int) -> Work:
-    """Bring a run's directory in line with the work before anything is trained; return the work with what is missing.
+    """Bring a run's directory in line with the work before training; return the work with the missing networks.
 
-    What a kill left is deleted. Networks that are not those of the manifest are missing, too. Ballots and certificates
-    of networks that are about to change are no longer listed.
+    Temporary files that a kill left are deleted. Networks that do not match the manifest count as missing. Ballots and
+    certificates of networks that are about to change are removed from the manifest.
     """
     run.manifest["trained_by"] = dict(work.pipeline.trained_with)  # written by `settle`, before any network
     for leftover in leftovers(work.store.path) if work.store.path.is_dir() else ():
         leftover.unlink(missing_ok=True)
     run.settle(n_seeds)
     pipeline = work.pipeline
-    absent = {job.key for job in pipeline.missing}
-    missing = [job for job in pipeline.jobs if job.key in absent or _altered(run, work, job)]
+    keys = {job.key for job in pipeline.missing}
+    missing = [job for job in pipeline.jobs if job.key in keys or _altered(run, work, job)]
     if missing:
         run.forget(min(job.seed for job in missing), [_name(run, work, job) for job in missing])
     return replace(work, pipeline=replace(pipeline, missing=missing))
@@ -118,10 +118,10 @@ def publish(run: Run, work: Work, dataset: Dataset, n_seeds: int, seconds: float
 
     Files are deleted only once the manifest on disk no longer lists them: a kill leaves too much, never too little.
     """
-    made, files = f"ballots-{n_seeds}.npy", run.manifest["files"]
+    name, files = f"ballots-{n_seeds}.npy", run.manifest["files"]
     ballots = work.ballots(range(n_seeds))
-    run.begin(made)
-    run.write_array(made, ballots)
+    run.begin(name)
+    run.write_array(name, ballots)
     run.write_array("labels.npy", dataset.y_test)
     run.write_array("spread.npy", work.partition.spread)
     obsolete = _obsolete(work, only)
@@ -132,23 +132,23 @@ def publish(run: Run, work: Work, dataset: Dataset, n_seeds: int, seconds: float
     run.manifest["member_sizes"] = [len(rows) for rows in work.rows]
     run.manifest["training_sets"] = work.partition.training_sets(work.rows, work.digests, work.labels)
     run.manifest["n_seeds"] = max(n_seeds, *run.seeds(), 1)
-    names = {str(file.relative_to(run.path)): file for file in obsolete.values()}
-    stale = list(names)
-    if files.get(made) != sha256_of(run.path / made):  # certificates of other ballots
+    old = {str(file.relative_to(run.path)): file for file in obsolete.values()}
+    stale = list(old)
+    if files.get(name) != sha256_of(run.path / name):  # certificates of other ballots
         stale += [f for f in files if f.startswith(f"{CERTIFICATES}/") and Path(f).stem.endswith(f"-{n_seeds}")]
-    for name, file in names.items():
-        if name not in files:  # so that nothing is left to do once the manifest is written
+    for other, file in old.items():
+        if other not in files:  # so that nothing is left to do once the manifest is written
             file.unlink(missing_ok=True)
     networks = [_name(run, work, job) for job in work.pipeline.jobs]
-    run.replace([made, "labels.npy", "spread.npy", "timings.json", *networks], *stale)
-    for file in names.values():
+    run.replace([name, "labels.npy", "spread.npy", "timings.json", *networks], *stale)
+    for file in old.values():
         file.unlink(missing_ok=True)
 
 
 def _obsolete(work: Work, only: bool) -> dict[tuple[int, int], Path]:
-    """Return networks of other samples: with `only` all that are not of this work, else those of members without any.
+    """Return the files of obsolete networks: with `only` all that are not part of this work.
 
-    A member whose samples now have one class has no network.
+    Without `only`, those of members that need no network any more, since their samples now have one class.
     """
     members = {job.member for job in work.pipeline.jobs}
     others = {
@@ -170,9 +170,9 @@ def _altered(run: Run, work: Work, job: Job) -> bool:
 
 
 def _write_timings(run: Run, work: Work, obsolete: set[tuple[int, int]], seconds: float) -> None:
-    """Write the seconds of each network, and of all that completed commands trained.
+    """Write the training seconds per network, and the wall time of all completed commands.
 
-    Of networks that a killed command had finished, the wall time is unknown: `timed` says how many `training` covers.
+    The wall time of a killed command is unknown: `timed` is the number of networks that `training` covers.
     """
     timings, missing = _timings(run), work.pipeline.missing
     if any(f"{job.member}-{job.seed}" in timings["networks"] for job in missing):  # the total was of other networks

@@ -1,4 +1,4 @@
-"""The work of a run: the members that it needs, the networks that it has, and those that are missing."""
+"""The work of a run: the members it needs, the networks that exist, and those that are missing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settings_for(dataset: Dataset, name: str, recipe: Recipe, **given: Any) -> S
 
 
 def check(settings: Settings, dataset: Dataset, device: Any) -> None:
-    """Refuse what cannot be trained before anything is written."""
+    """Refuse settings that cannot be trained, before anything is written."""
     factory = starting.recorded(settings.network, settings.first_weights)
     devices.find(device)
     images = arranged(dataset.x_train[:1])
@@ -50,7 +50,7 @@ def check(settings: Settings, dataset: Dataset, device: Any) -> None:
 
 
 def about(dataset: Dataset) -> dict[str, Any]:
-    """Return what a run's manifest records about its dataset."""
+    """Return the description of a dataset for a run's manifest."""
     return {
         "name": dataset.name,
         "n_train": len(dataset.x_train),
@@ -74,11 +74,11 @@ class Work:
     store: Checkpoints
 
     def steps(self) -> int:
-        """Return the number of steps still to be taken."""
+        """Return the number of training steps that remain."""
         return sum(self.pipeline.trainer.recipe.steps_of(len(job.rows)) for job in self.pipeline.missing)
 
     def seconds(self) -> float:
-        """Return a rough guess of the time that training takes: tried on a CPU, on a GPU as measured on one."""
+        """Return a rough estimate of the training time: measured on a CPU, computed for a GPU."""
         missing = self.pipeline.missing
         if not missing:
             return 0.0
@@ -87,7 +87,7 @@ class Work:
     def ballots(self, seeds: Iterable[int], *, verified: bool = False) -> NDArray[Any]:
         """Return the members' ballots, (n_inputs, n_members, n_classes), from their networks of these seeds.
 
-        With `verified`, networks count whatever their identity: for runs whose files have just been checked.
+        With `verified`, networks are used whatever their identity: for runs whose files have just been checked.
         """
         digest, wanted = array_digest(self.inputs), set(seeds)
         jobs: dict[int, list[Job]] = {m: [] for m in range(len(self.rows))}
@@ -109,17 +109,15 @@ class Work:
         """Return the scores of a network; None if it cannot be used."""
         network = self.store.get(job, None if verified else self.pipeline.identities[job.key], digest)
         if network is None or (network.scores is None and network.refused is None):
-            raise RunError(
-                f"the networks of member {job.member} in {self.store.path} are missing or changed: train again"
-            )
+            raise RunError(f"networks of member {job.member} in {self.store.path} are missing or changed: retrain it")
         return network.scores if network.refused is None else None
 
 
-def guess(trainer: Trainer, like: Job, sizes: Iterable[int], scored: NDArray[Any]) -> float:
-    """Return roughly how many seconds networks with these numbers of samples take to train and to score inputs."""
+def guess(trainer: Trainer, example: Job, sizes: Iterable[int], scored: NDArray[Any]) -> float:
+    """Return roughly how many seconds it takes to train networks on these numbers of samples and score inputs."""
     recipe, shape = trainer.recipe, trainer.shape
     if trainer.device.type == "cpu":
-        step, block = trainer.try_out(like, scored)
+        step, block = trainer.try_out(example, scored)
         blocks = -(-len(scored) // INPUTS["cpu"])
         return sum(recipe.steps_of(n) * step + blocks * block for n in sizes) / trainer.workers()
     pixels = shape[0] * shape[1] if len(shape) == 3 else 1
@@ -140,7 +138,7 @@ def plan(
     in_flight: int | None,
     weights: bool,
 ) -> Work:
-    """Return what a run needs, what `folder` already has, and what is missing."""
+    """Plan the work of a run: what it needs, what exists in `folder`, and what is missing."""
     samples, labels = edited(dataset, edits)
     recipe = _recipe(settings)
     inputs.suits(recipe, samples.data)

@@ -1,16 +1,20 @@
 "use strict";
-// The charts, each a function from data and a width to a node. Text from data goes through Plot or textContent only.
+// Charts, each a function from data and a width to a node. Text from data goes through Plot or textContent only.
 const Charts = (() => {
-  // One fewer than there are colours, so that all pairs differ; none is like the crosses of the paper.
+  // One fewer than colours, so that all pairs differ; none resembles the crosses of the paper.
   const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "hexagon"];
   const color = (m) => `var(--m${m % 8})`;
   const symbol = (m) => SYMBOLS[m % SYMBOLS.length];
   const dash = (method) => (method.dashes.length ? method.dashes.map((length) => 1.75 * length).join(" ") : null);
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const edits = (n) => `${n.toLocaleString("en")} edit${n === 1 ? "" : "s"}`;
-  // Cut in the middle: names that begin alike ("speed limit 30") often differ at their end.
+  const duration = (s) => {
+    const minutes = Math.round(s / 60);
+    return s < 100 ? `${s.toPrecision(3)} s` : minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  };
+  // Cut in the middle: names that start alike ("speed limit 30") often differ at their end.
   const short = (text, most) => (text.length > most ? `${text.slice(0, most - 1 - (most >> 1))}…${text.slice(-(most >> 1))}` : text);
-  // As Plot draws it.
+  // The hexagon as Plot draws it.
   const HEXAGON = { draw(context, size) {
     const r = Math.sqrt(size / Math.PI), x = (r * Math.sqrt(3)) / 2;
     [[0, r], [x, r / 2], [x, -r / 2], [0, -r], [-x, -r / 2], [-x, r / 2]].forEach(([a, b], j) => (j ? context.lineTo(a, b) : context.moveTo(a, b)));
@@ -34,22 +38,22 @@ const Charts = (() => {
     return svg.node();
   }
 
-  // The largest budget at which anything is left, and one more.
+  // One more than the largest budget at which any input is certified.
   const reach = (methods) => Math.max(1, ...methods.map((method) => method.curve.findLastIndex((n) => n > 0) + 1));
 
-  function curves(data, shown, width, budget) {
-    const methods = shown.map((m) => data.methods[m]);
+  function curves(data, visible, width, budget) {
+    const methods = visible.map((m) => data.methods[m]);
     const last = Math.max(reach(methods), ...methods.flatMap((method) => method.paper.map((mark) => mark.budget)));
     const points = [], printed = [];
     const marks = [Plot.gridY({ ...grid, ticks: 5 }), Plot.ruleY([0], { stroke: "var(--muted)" })];
     if (budget !== null) marks.push(Plot.ruleX([budget], { stroke: "var(--muted)", strokeDasharray: "2 3" }));
-    for (const m of shown) {
+    for (const m of visible) {
       const method = data.methods[m];
-      const own = d3.range(last + 1).map((b) => ({ b, y: 100 * at(data, method, b), m }));
-      const many = new Set([...data.budgets, 0]);
-      marks.push(Plot.line(own, { x: "b", y: "y", stroke: color(m), strokeWidth: 2.2, strokeDasharray: dash(method) }));
-      marks.push(Plot.dot(own.filter((p) => many.has(p.b)), { x: "b", y: "y", fill: color(m), symbol: symbol(m), r: 4.2 }));
-      for (const p of own) points.push({ ...p, text: `${method.label}\n${edits(p.b)}: ${p.y.toFixed(1)} %` +
+      const values = d3.range(last + 1).map((b) => ({ b, y: 100 * at(data, method, b), m }));
+      const budgets = new Set([...data.budgets, 0]);
+      marks.push(Plot.line(values, { x: "b", y: "y", stroke: color(m), strokeWidth: 2.2, strokeDasharray: dash(method) }));
+      marks.push(Plot.dot(values.filter((p) => budgets.has(p.b)), { x: "b", y: "y", fill: color(m), symbol: symbol(m), r: 4.2 }));
+      for (const p of values) points.push({ ...p, text: `${method.label}\n${edits(p.b)}: ${p.y.toFixed(1)} %` +
         `\n${(method.curve[p.b] ?? 0).toLocaleString("en")} of ${data.sources[method.source].n_inputs.toLocaleString("en")} inputs` });
       for (const mark of method.paper) printed.push({ b: mark.budget, y: mark.percent, m,
         text: `${method.name} in the paper (table ${mark.table.slice(1)})\n${edits(mark.budget)}: ${mark.percent.toFixed(2)} %` });
@@ -59,30 +63,30 @@ const Charts = (() => {
     return Plot.plot(base(width, Math.min(420, Math.max(260, width * 0.5)), {
       marginLeft: 46, marginBottom: 42, marginRight: 14, marginTop: 24,
       x: { label: "edits of the training data →", domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
-      y: { label: "↑ right and certified, % of inputs", domain: [0, 100], ticks: 5 }, marks }));
+      y: { label: "↑ certified accuracy, %", domain: [0, 100], ticks: 5 }, marks }));
   }
   const whole = (x) => (Number.isInteger(x) ? String(x) : "");
 
-  function improvements(data, shown) {
-    const found = [];
-    for (const m of shown) {
+  function improvements(data, visible) {
+    const pairs = [];
+    for (const m of visible) {
       const method = data.methods[m];
       const plain = data.methods.find((other) => other.source === method.source && other.election === data.baseline);
-      if (method.election !== data.baseline && plain) found.push({ m, method, plain });
+      if (method.election !== data.baseline && plain) pairs.push({ m, method, plain });
     }
-    return found;
+    return pairs;
   }
 
-  function improvement(data, shown, width) {
-    const found = improvements(data, shown);
-    const last = reach(found.flatMap(({ method, plain }) => [method, plain]));
+  function improvement(data, visible, width) {
+    const pairs = improvements(data, visible);
+    const last = reach(pairs.flatMap(({ method, plain }) => [method, plain]));
     const points = [], marks = [Plot.gridY({ ...grid, ticks: 4 }), Plot.ruleY([0], { stroke: "var(--muted)" })];
-    for (const { m, method, plain } of found) {
-      const own = d3.range(last + 1).map((b) => ({ b, y: 100 * (at(data, method, b) - at(data, plain, b)), m }));
-      for (const p of own) points.push({ ...p, text: `${method.label} over ${plain.label}\n${edits(p.b)}: ${signed(p.y)} points` });
-      marks.push(Plot.areaY(own, { x: "b", y: "y", fill: color(m), fillOpacity: 0.12 }));
-      marks.push(Plot.line(own, { x: "b", y: "y", stroke: color(m), strokeWidth: 2.2 }));
-      marks.push(Plot.dot(own.filter((p) => data.budgets.includes(p.b)), { x: "b", y: "y", fill: color(m), symbol: symbol(m), r: 4.2 }));
+    for (const { m, method, plain } of pairs) {
+      const values = d3.range(last + 1).map((b) => ({ b, y: 100 * (at(data, method, b) - at(data, plain, b)), m }));
+      for (const p of values) points.push({ ...p, text: `${method.label} over ${plain.label}\n${edits(p.b)}: ${signed(p.y)} points` });
+      marks.push(Plot.areaY(values, { x: "b", y: "y", fill: color(m), fillOpacity: 0.12 }));
+      marks.push(Plot.line(values, { x: "b", y: "y", stroke: color(m), strokeWidth: 2.2 }));
+      marks.push(Plot.dot(values.filter((p) => data.budgets.includes(p.b)), { x: "b", y: "y", fill: color(m), symbol: symbol(m), r: 4.2 }));
       const before = new Map(plain.paper.map((mark) => [mark.budget, mark.percent]));
       const near = method.paper.filter((mark) => before.has(mark.budget) && mark.budget <= last)
         .map((mark) => ({ b: mark.budget, y: mark.percent - before.get(mark.budget), text: `the paper, ${method.name}\n${edits(mark.budget)}: ${signed(mark.percent - before.get(mark.budget))} points` }));
@@ -96,7 +100,7 @@ const Charts = (() => {
   }
   const signed = (x) => `${x >= 0 ? "+" : "−"}${Math.abs(x).toFixed(1)}`;
 
-  // Radii in bins of whole numbers, right and wrong.
+  // Radii of correct and wrong predictions in bins of integer width.
   function binned(method) {
     const { right, wrong } = method.radii;
     const last = Math.max(right.findLastIndex((n) => n > 0), wrong.findLastIndex((n) => n > 0));
@@ -109,12 +113,12 @@ const Charts = (() => {
     const bins = binned(method), rows = [];
     for (const bin of bins) {
       const name = bin.from === bin.to ? `radius ${bin.from}` : `radius ${bin.from} to ${bin.to}`;
-      const text = `${name}\n${bin.right} right, ${bin.wrong} wrong`;
-      rows.push({ ...bin, kind: "predicted right", n: bin.right, text }, { ...bin, kind: "predicted wrong", n: bin.wrong, text });
+      const text = `${name}\n${bin.right} correct, ${bin.wrong} wrong`;
+      rows.push({ ...bin, kind: "correct prediction", n: bin.right, text }, { ...bin, kind: "wrong prediction", n: bin.wrong, text });
     }
     return Plot.plot(base(width, 260, { marginLeft: 46, marginBottom: 42, marginTop: 24,
       x: { label: "radius →", tickFormat: whole }, y: { label: "↑ inputs", grid: false, tickFormat: "~s" },
-      color: { domain: ["predicted right", "predicted wrong"], range: ["var(--win)", "var(--wrong)"], legend: true },
+      color: { domain: ["correct prediction", "wrong prediction"], range: ["var(--win)", "var(--wrong)"], legend: true },
       marks: [Plot.gridY(grid),
         Plot.rectY(rows, { x1: (r) => r.from - 0.45, x2: (r) => r.to + 0.45, y: "n", fill: "kind" }),
         Plot.ruleY([0], { stroke: "var(--muted)" }),
@@ -124,9 +128,9 @@ const Charts = (() => {
 
   function classRows(data, s, budget, order) {
     const source = data.sources[s], j = data.budgets.indexOf(budget);
-    const own = data.methods.map((method, m) => ({ method, m })).filter(({ method }) => method.source === s);
+    const methods = data.methods.map((method, m) => ({ method, m })).filter(({ method }) => method.source === s);
     const rows = d3.range(source.n_classes).filter((c) => source.class_sizes[c] > 0).map((c) => ({ c, name: source.classes[c],
-      size: source.class_sizes[c], shares: own.map(({ method, m }) => ({ m, label: method.label, share: method.per_class[c][j] / source.class_sizes[c] })) }));
+      size: source.class_sizes[c], shares: methods.map(({ method, m }) => ({ m, label: method.label, share: method.per_class[c][j] / source.class_sizes[c] })) }));
     if (order === "worst") rows.sort((a, b) => d3.max(a.shares, (x) => x.share) - d3.max(b.shares, (x) => x.share));
     return rows;
   }
@@ -139,12 +143,12 @@ const Charts = (() => {
     const longest = d3.max(rows, (row) => Math.min(most, row.name.length));
     const marks = [Plot.gridX(grid),
       Plot.ruleY(rows, { y: "c", x1: (row) => 100 * d3.min(row.shares, (x) => x.share), x2: (row) => 100 * d3.max(row.shares, (x) => x.share), stroke: "var(--muted)", strokeWidth: 1.5 })];
-    const own = [...new Set(points.map((p) => p.m))]; // a little apart, so that equal values are all seen
-    own.forEach((m, j) => marks.push(Plot.dot(points.filter((p) => p.m === m), { x: "y", y: "c", dy: 5 * (j - (own.length - 1) / 2),
+    const methods = [...new Set(points.map((p) => p.m))]; // slightly offset, so that equal values do not overlap
+    methods.forEach((m, j) => marks.push(Plot.dot(points.filter((p) => p.m === m), { x: "y", y: "c", dy: 5 * (j - (methods.length - 1) / 2),
       fill: color(m), symbol: symbol(m), r: 4.5 })));
     marks.push(Plot.tip(points, Plot.pointer({ x: "y", y: "c", title: "text", ...tip })));
     return Plot.plot(base(width, 24 * rows.length + 66, { marginLeft: 18 + 7.4 * longest, marginBottom: 42, marginTop: 10, marginRight: 18,
-      x: { label: `right and certified at ${edits(budget)}, % of the class →`, domain: [0, 100], ticks: Math.max(3, Math.min(10, Math.floor(width / 80))) },
+      x: { label: `certified accuracy at ${edits(budget)}, % →`, domain: [0, 100], ticks: Math.max(3, Math.min(10, Math.floor(width / 80))) },
       y: { type: "band", label: null, domain: rows.map((row) => row.c), tickFormat: (c) => short(names.get(c), most), tickSize: 0 }, marks }));
   }
 
@@ -160,7 +164,7 @@ const Charts = (() => {
           { x: "value", thresholds: Math.min(16, Math.max(4, values.length)), ...tip })))] }));
   }
 
-  // Bars of one round: rows of {name, n, was, kind}; `line` is where the majority begins, or null.
+  // Bars of one round: rows of {name, n, was, kind}; `line` is the position of the majority, or null.
   function bars(rows, most, line, width) {
     const longest = d3.max(rows, (row) => Math.min(16, row.name.length)) ?? 1;
     const fills = { win: "var(--win)", run: "var(--run)", third: "var(--third)", other: "var(--other)" };
@@ -176,5 +180,5 @@ const Charts = (() => {
       y: { type: "band", label: null, domain: rows.map(at), tickFormat: (key) => short(names.get(key), 16), tickSize: 0 }, marks }));
   }
 
-  return { SYMBOLS, color, symbol, percent, edits, signed, short, at, reach, legendMark, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
+  return { SYMBOLS, color, symbol, percent, edits, duration, signed, short, at, reach, legendMark, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
 })();

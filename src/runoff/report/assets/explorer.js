@@ -1,5 +1,5 @@
 "use strict";
-// Nodes whose text is set as text, whatever it holds; and charts that fit their place.
+// DOM helpers: nodes whose text is never parsed as HTML, and charts that follow the width of their container.
 const Dom = (() => {
   const byId = (id) => document.getElementById(id);
 
@@ -31,7 +31,7 @@ const Dom = (() => {
     place.drawnWidth = place.clientWidth;
     if (place.drawnWidth) place.replaceChildren(place.draw(place.drawnWidth));
   }
-  // `draw` makes a chart of a given width; `label` is what it shows, in words.
+  // `draw` makes a chart of a given width; `label` describes it in words.
   function chart(place, label, draw) {
     place.setAttribute("role", "img");
     place.setAttribute("aria-label", label);
@@ -43,7 +43,7 @@ const Dom = (() => {
   return { byId, el, table, options, chart };
 })();
 
-// The explorer: pick an input, see its election, and replay the cheapest attack.
+// The explorer: choose an input, inspect its election, and replay the cheapest attack.
 const Explorer = (() => {
   const { byId, el, table, options, chart } = Dom;
   let data, source, method, inputs, current, step, timer = null;
@@ -64,10 +64,10 @@ const Explorer = (() => {
     const s = Number(byId("x-source").value);
     source = data.sources[s];
     method = source.headline;
-    const own = data.methods.map((found, m) => [m, found]).filter(([, found]) => found.source === s);
-    options(byId("x-election"), own.map(([m, found]) => [m, `${found.election_label} (${found.name})`]), method);
-    const there = [...new Set(source.sample.inputs.map((input) => input.label))].sort((a, b) => a - b);
-    options(byId("x-class"), [["", "all classes"], ...there.map((c) => [c, source.classes[c]])], "");
+    const methods = data.methods.map((other, m) => [m, other]).filter(([, other]) => other.source === s);
+    options(byId("x-election"), methods.map(([m, other]) => [m, `${other.election_label} (${other.name})`]), method);
+    const labels = [...new Set(source.sample.inputs.map((input) => input.label))].sort((a, b) => a - b);
+    options(byId("x-class"), [["", "all classes"], ...labels.map((c) => [c, source.classes[c]])], "");
     byId("sample-how").textContent = [source.sample.how, ...source.notes.map((note) => `${note}.`)].join(" ");
     current = null;
     list();
@@ -78,33 +78,33 @@ const Explorer = (() => {
   const name = (c) => source.classes[c];
 
   function list() {
-    const of = byId("x-class").value, right = byId("x-right").value, sort = byId("x-sort").value;
+    const label = byId("x-class").value, right = byId("x-right").value, sort = byId("x-sort").value;
     const least = byId("x-min").value === "" ? 0 : Number(byId("x-min").value);
     const most = byId("x-max").value === "" ? Infinity : Number(byId("x-max").value);
-    inputs = source.sample.inputs.filter((input) => (of === "" || input.label === Number(of))
+    inputs = source.sample.inputs.filter((input) => (label === "" || input.label === Number(label))
       && (right === "" || (right === "right") === isRight(input))
       && election(input).radius >= least && election(input).radius <= most);
     if (sort !== "index") inputs.sort((a, b) => (sort === "low" ? 1 : -1) * (election(a).radius - election(b).radius) || a.i - b.i);
-    byId("x-count").textContent = inputs.length === 0 ? "No input is like that: widen the filters."
+    byId("x-count").textContent = inputs.length === 0 ? "No input matches: widen the filters."
       : `${inputs.length.toLocaleString("en")} input${inputs.length === 1 ? "" : "s"}`;
     byId("x-list").replaceChildren(...inputs.map(item));
-    if (!inputs.includes(current)) current = (current === null ? striking() : null) ?? inputs[0] ?? null;
+    if (!inputs.includes(current)) current = (current === null ? bestExample() : null) ?? inputs[0] ?? null;
     show();
   }
 
-  // To begin with: a right prediction that the second round makes much safer.
-  function striking() {
+  // The initial choice: a correct prediction whose radius the second round increases most.
+  function bestExample() {
     const gain = (input) => election(input).radius - Math.min(...Object.values(input.elections).map((other) => other.radius));
     return d3.greatest(inputs.filter((input) => isRight(input) && election(input).attack), gain);
   }
 
   function item(input) {
-    const found = election(input), right = isRight(input);
+    const result = election(input), right = isRight(input);
     const picture = input.picture ? el("img", { src: input.picture, alt: "" }) : null;
     const button = el("button", { type: "button", onclick: () => { current = input; show(); } }, picture,
       el("span", { class: "what" },
-        el("span", {}, right ? `✓ ${name(found.prediction)}` : `✗ ${name(found.prediction)}, not ${name(input.label)}`),
-        el("small", {}, `#${input.i} · radius ${found.radius}`)));
+        el("span", {}, right ? `✓ ${name(result.prediction)}` : `✗ ${name(result.prediction)}, not ${name(input.label)}`),
+        el("small", {}, `#${input.i} · radius ${result.radius}`)));
     button.input = input;
     return el("li", {}, button);
   }
@@ -118,8 +118,8 @@ const Explorer = (() => {
     if (next) { next.click(); next.focus(); }
   }
 
-  // Scroll the list, and not the page, to a button.
-  function bring(button) {
+  // Scroll the list to a button without scrolling the page.
+  function scrollToButton(button) {
     const place = byId("x-list"), outer = place.getBoundingClientRect(), inner = button.getBoundingClientRect();
     if (inner.top < outer.top || inner.bottom > outer.bottom) place.scrollTop += inner.top - outer.top - 80;
     if (inner.left < outer.left || inner.right > outer.right) place.scrollLeft += inner.left - outer.left - 80;
@@ -130,20 +130,20 @@ const Explorer = (() => {
     step = 0;
     for (const button of byId("x-list").querySelectorAll("button")) {
       button.setAttribute("aria-current", button.input === current);
-      if (button.input === current) bring(button);
+      if (button.input === current) scrollToButton(button);
     }
     const place = byId("x-detail");
     if (!current) { place.replaceChildren(el("p", {}, "Choose an input.")); return; }
-    const found = election(current), right = isRight(current);
+    const result = election(current), right = isRight(current);
     const others = Object.entries(current.elections).filter(([m]) => Number(m) !== method)
       .map(([m, other]) => `${data.methods[m].election_label}: ${name(other.prediction)}, radius ${other.radius}`);
     place.replaceChildren(
-      el("div", { class: "seen" }, looks(), el("div", { class: "facts" },
-        el("h3", {}, `Input ${current.i}: ${name(found.prediction)}`),
-        el("p", {}, el("span", { class: `tag ${right ? "right" : "wrong"}` }, right ? "✓ right" : `✗ wrong: it is ${name(current.label)}`)),
-        el("p", {}, el("strong", {}, `Radius ${found.radius}`), ` by ${data.methods[method].election_label}`,
-          others.length ? `; with ${others.join("; ")}` : ""))),
-      el("p", { class: "explain" }, found.explain), attackPart(found),
+      el("div", { class: "seen" }, appearance(), el("div", { class: "facts" },
+        el("h3", {}, `Input ${current.i}: ${name(result.prediction)}`),
+        el("p", {}, el("span", { class: `tag ${right ? "right" : "wrong"}` }, right ? "✓ correct" : `✗ wrong: the class is ${name(current.label)}`)),
+        el("p", {}, el("strong", {}, `Radius ${result.radius}`), ` with ${data.methods[method].election_label}`,
+          others.length ? `; ${others.join("; ")}` : ""))),
+      el("p", { class: "explain" }, result.explain), attackPart(result),
       el("div", { class: "rounds" },
         ...data.methods[method].rounds.map(({ title, caption, half }, r) => el("div", {},
           el("h4", {}, `${title} `, el("small", {}, half ? caption : `${caption}; dotted: before the attack`)),
@@ -153,16 +153,16 @@ const Explorer = (() => {
     draw();
   }
 
-  function looks() {
+  function appearance() {
     if (current.picture) return el("img", { src: current.picture, alt: `Input ${current.i}, of class ${name(current.label)}` });
     if (current.text) return el("blockquote", { class: "features" }, current.text);
     if (current.features) return el("div", { class: "features", tabindex: 0 }, table(null, current.features));
     return null;
   }
 
-  function attackPart(found) {
-    if (!found.attack) return el("p", {}, "No attack of any size can change this prediction.");
-    const n = found.attack.steps.length;
+  function attackPart(result) {
+    if (!result.attack) return el("p", {}, "No number of edits can change this prediction.");
+    const n = result.attack.steps.length;
     const slider = el("input", { type: "range", min: 0, max: n, value: 0, id: "x-step", "aria-label": "Step of the attack", oninput: () => { pause(); go(Number(slider.value)); } });
     return el("div", { class: "attack" }, el("h4", {}, `The cheapest attack found: ${Charts.edits(n)}`),
       el("div", { class: "buttons" },
@@ -192,86 +192,86 @@ const Explorer = (() => {
     if (byId("x-play")) byId("x-play").textContent = "Play";
   }
 
-  // First choices, members taken over and the bars of each round after `step` steps.
-  function standing(found) {
-    const firsts = [...current.firsts], taken = new Set(), rounds = found.rounds.map((bars) => new Map(bars));
-    for (const move of (found.attack?.steps ?? []).slice(0, step)) {
+  // First choices, compromised members and the bars of each round after `step` steps.
+  function standing(result) {
+    const firsts = [...current.firsts], taken = new Set(), rounds = result.rounds.map((bars) => new Map(bars));
+    for (const move of (result.attack?.steps ?? []).slice(0, step)) {
       move.members.forEach((m, j) => { firsts[m] = move.firsts[j]; taken.add(m); });
       move.rounds.forEach((changes, r) => changes.forEach(([c, n]) => (n === null ? rounds[r].delete(c) : rounds[r].set(c, n))));
     }
-    const [first, second] = step ? found.attack.steps[step - 1].after : [found.prediction, found.runner_up];
+    const [first, second] = step ? result.attack.steps[step - 1].after : [result.prediction, result.runner_up];
     return { firsts, taken, rounds, first, second };
   }
   const tally = (firsts) => firsts.reduce((votes, c) => votes.set(c, (votes.get(c) ?? 0) + 1), new Map());
 
   function draw() {
-    const found = election(current), now = standing(found), steps = found.attack?.steps ?? [];
-    const rival = steps.length ? steps.at(-1).after[0] : null; // who gains by the attack
-    const kind = (c) => (c === found.prediction ? "win" : c === found.runner_up ? "run" : c === rival ? "third" : "other");
-    data.methods[method].rounds.forEach((round, r) => drawRound(round, r, found, now, rival, kind));
-    grid(found, now, kind, rival);
+    const result = election(current), now = standing(result), steps = result.attack?.steps ?? [];
+    const rival = steps.length ? steps.at(-1).after[0] : null; // the winner after the attack
+    const kind = (c) => (c === result.prediction ? "win" : c === result.runner_up ? "run" : c === rival ? "third" : "other");
+    data.methods[method].rounds.forEach((round, r) => drawRound(round, r, result, now, rival, kind));
+    grid(result, now, kind, rival);
     const last = now.rounds.at(-1);
-    if (steps.length) tell(found, now, steps, [last.get(now.first) ?? 0, last.get(now.second) ?? 0]);
+    if (steps.length) showStatus(result, now, steps, [last.get(now.first) ?? 0, last.get(now.second) ?? 0]);
   }
 
-  function drawRound({ title, caption, half }, r, found, now, rival, kind) {
-    const n = current.firsts.length, steps = found.attack?.steps ?? [];
-    const before = new Map(found.rounds[r]), bars = now.rounds[r], place = byId(`x-round${r + 1}`);
+  function drawRound({ title, caption, half }, r, result, now, rival, kind) {
+    const n = current.firsts.length, steps = result.attack?.steps ?? [];
+    const before = new Map(result.rounds[r]), bars = now.rounds[r], place = byId(`x-round${r + 1}`);
     const label = (rows) => `${title}, ${caption}, ${n} members: ${rows.map((row) => `${row.name} has ${row.n}`).join(", ")}`;
-    if (half) { // two classes meet, and half of the members decide
-      const rows = [...bars].sort(([a], [b]) => (b === found.prediction) - (a === found.prediction) || a - b)
+    if (half) { // two classes compete for a majority of the members
+      const rows = [...bars].sort(([a], [b]) => (b === result.prediction) - (a === result.prediction) || a - b)
         .map(([c, count]) => ({ key: c, name: name(c), n: count, was: count, kind: kind(c) }));
       chart(place, label(rows), (width) => Charts.bars(rows, n, n / 2, width));
       return;
     }
-    // The order of the bars is that before the attack, so that bars stay where they are.
+    // Bars keep their order from before the attack, so that they do not move.
     const changed = steps.flatMap((move) => move.rounds[r].map(([c]) => c));
-    const all = [...new Set([found.prediction, found.runner_up, ...(rival === null ? [] : [rival]), ...before.keys(), ...changed])]
+    const all = [...new Set([result.prediction, result.runner_up, ...(rival === null ? [] : [rival]), ...before.keys(), ...changed])]
       .sort((a, b) => (before.get(b) ?? 0) - (before.get(a) ?? 0) || a - b);
-    const kept = all.filter((c, j) => j < 8 || kind(c) !== "other"), rest = all.filter((c) => !kept.includes(c));
-    const rows = kept.map((c) => ({ key: c, name: name(c), n: bars.get(c) ?? 0, was: before.get(c) ?? 0, kind: kind(c) }));
+    const main = all.filter((c, j) => j < 8 || kind(c) !== "other"), rest = all.filter((c) => !main.includes(c));
+    const rows = main.map((c) => ({ key: c, name: name(c), n: bars.get(c) ?? 0, was: before.get(c) ?? 0, kind: kind(c) }));
     if (rest.length) rows.push({ key: -1, name: `${rest.length} others`, n: d3.sum(rest, (c) => bars.get(c) ?? 0), was: d3.sum(rest, (c) => before.get(c) ?? 0), kind: "other" });
     const most = Math.max(...rows.flatMap((row) => [row.n, row.was]), ...steps.length ? [n / 2] : []);
     chart(place, label(rows), (width) => Charts.bars(rows, most, null, width));
   }
 
-  function grid(found, now, kind, rival) {
+  function grid(result, now, kind, rival) {
     const ranked = data.methods[method].reads_rankings, n = now.firsts.length;
     const cells = now.firsts.map((c, m) => {
-      const above = ranked && found.above[m] === "1" && !now.taken.has(m), taken = now.taken.has(m);
+      const above = ranked && result.above[m] === "1" && !now.taken.has(m), taken = now.taken.has(m);
       return el("span", { class: `cell ${kind(c)}${above ? " above" : ""}${taken ? " taken" : ""}`,
-        title: `member ${m}${taken ? ", taken over" : ""}: ${name(c)} first${ranked ? `; ranks ${name(found.prediction)} ${above ? "above" : "below"} ${name(found.runner_up)}` : ""}` });
+        title: `member ${m}${taken ? ", compromised" : ""}: ${name(c)} first${ranked ? `; ranks ${name(result.prediction)} ${above ? "above" : "below"} ${name(result.runner_up)}` : ""}` });
     });
     byId("x-grid").style.setProperty("--cell", n > 600 ? "10px" : n > 200 ? "13px" : "20px");
-    byId("x-grid").setAttribute("aria-label", `${n} members, ${now.taken.size} of them taken over. First choices: ${[...tally(now.firsts)].map(([c, count]) => `${name(c)} has ${count}`).join(", ")}`);
+    byId("x-grid").setAttribute("aria-label", `${n} members, ${now.taken.size} of them compromised. First choices: ${[...tally(now.firsts)].map(([c, count]) => `${name(c)} has ${count}`).join(", ")}`);
     byId("x-grid").replaceChildren(...cells);
     const key = (classes, text) => el("span", {}, el("span", { class: `cell ${classes}`, style: "--cell:16px" }), text);
-    byId("x-keys").replaceChildren(key("win", name(found.prediction)), key("run", name(found.runner_up)),
+    byId("x-keys").replaceChildren(key("win", name(result.prediction)), key("run", name(result.runner_up)),
       ...(rival !== null && kind(rival) === "third" ? [key("third", name(rival))] : []), key("other", "another class"),
-      ...(ranked ? [key("other above", `ranks ${name(found.prediction)} above ${name(found.runner_up)}`)] : []), key("other taken", "taken over"));
+      ...(ranked ? [key("other above", `ranks ${name(result.prediction)} above ${name(result.runner_up)}`)] : []), key("other taken", "compromised"));
   }
 
-  function tell(found, now, steps, [ours, theirs]) {
+  function showStatus(result, now, steps, [ours, theirs]) {
     const last = steps.length, status = byId("x-status");
     byId("x-step").value = step;
     byId("x-back").disabled = byId("x-reset").disabled = step === 0;
     byId("x-next").disabled = step === last;
-    const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? ", since ties go to the class that is listed first" : ""}`;
-    const turned = now.first !== found.prediction;
-    status.classList.toggle("turned", turned);
+    const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? " (ties go to the lower class index)" : ""}`;
+    const flipped = now.first !== result.prediction;
+    status.classList.toggle("flipped", flipped);
     if (step === 0) { status.textContent = `Before the attack: ${name(now.first)} wins, ${score}. Press Step.`; return; }
-    const move = steps[step - 1], who = move.members.length === 0 ? "nobody new" : members(move.members);
-    const did = `Step ${step} of ${last}: one edit in bucket ${move.bucket} takes over ${who}. `;
-    const exact = last === found.radius + 1;
-    status.textContent = did + (turned
-      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} ${last === 1 ? "is" : "are"} enough${found.radius > 0 ? `, and ${found.radius} provably ${found.radius === 1 ? "is" : "are"} not` : ""}${exact ? ": the radius is exact." : ". Whether fewer are enough is open."}`
+    const move = steps[step - 1], who = move.members.length === 0 ? "no further member" : members(move.members);
+    const did = `Step ${step} of ${last}: one edit in bucket ${move.bucket} compromises ${who}. `;
+    const exact = last === result.radius + 1;
+    status.textContent = did + (flipped
+      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} can flip the prediction${result.radius > 0 ? `, ${result.radius} provably cannot` : ""}${exact ? ": the radius is exact." : ". Whether fewer can is open."}`
       : `${name(now.first)} still wins, ${score}.`);
   }
 
-  function members(found) {
-    if (found.length === 1) return `member ${found[0]}`;
-    const named = found.slice(0, 6).join(", ");
-    return found.length > 6 ? `${found.length} members (${named}, …)` : `members ${named}`;
+  function members(indices) {
+    if (indices.length === 1) return `member ${indices[0]}`;
+    const first = indices.slice(0, 6).join(", ");
+    return indices.length > 6 ? `${indices.length} members (${first}, …)` : `members ${first}`;
   }
 
   return { start };

@@ -3,7 +3,7 @@
   const { byId, el, table, options, chart } = Dom;
   const data = JSON.parse(byId("data").textContent);
   const everything = data.methods.map((_, m) => m);
-  let shown = [...everything];
+  let visible = [...everything];
   const count = (n) => n.toLocaleString("en");
 
   function theme() {
@@ -12,37 +12,37 @@
       document.documentElement.dataset.theme = to ? "dark" : "light";
       byId("theme").setAttribute("aria-pressed", to);
       byId("theme").textContent = to ? "Light" : "Dark";
-      byId("theme").setAttribute("aria-label", to ? "Switch to the light page" : "Switch to the dark page");
+      byId("theme").setAttribute("aria-label", to ? "Switch to the light theme" : "Switch to the dark theme");
     };
     set(dark.matches);
     dark.addEventListener("change", () => set(dark.matches));
     byId("theme").addEventListener("click", () => set(document.documentElement.dataset.theme !== "dark"));
   }
 
-  function answers() {
+  function summary() {
     byId("title").textContent = `${data.title}: certified predictions`;
     const source = data.sources[0], method = data.methods[source.headline];
     const budget = source.middle;
     const plain = data.methods.find((other) => other.source === 0 && other.election === data.baseline);
     const tile = (question, big, ...text) => el("div", { class: "tile" }, el("h2", {}, question), el("p", { class: "big" }, big), el("p", {}, ...text));
-    const samples = source.n_train === null ? "training samples" : `of ${count(source.n_train)} training samples`;
+    const samples = source.n_train === null ? "" : ` of ${count(source.n_train)} training samples`;
     const tiles = [
-      tile("How accurate?", Charts.percent(Charts.at(data, method, 0)), `of ${count(source.n_inputs)} test inputs are predicted right by ${method.label}.`),
-      tile("How certified?", Charts.percent(Charts.at(data, method, budget)), `are right and proven to stay so, whichever ${budget} ${samples} anyone edits.`)];
+      tile("Accuracy", Charts.percent(Charts.at(data, method, 0)), `of ${count(source.n_inputs)} test inputs are predicted correctly by ${method.label}.`),
+      tile("Certified accuracy", Charts.percent(Charts.at(data, method, budget)), `are predicted correctly and certified against any ${Charts.edits(budget)}${samples}.`)];
     if (plain && plain !== method) {
       const more = 100 * (Charts.at(data, method, budget) - Charts.at(data, plain, budget));
-      tiles.push(tile("Compared with what?", `${Charts.signed(more)} points`, `at ${Charts.edits(budget)}, against plurality voting (${plain.label}) of the same ${count(source.n_members)} members.`));
+      tiles.push(tile("Compared with plurality", `${Charts.signed(more)} points`, `of certified accuracy at ${Charts.edits(budget)}, relative to plurality voting (${plain.label}) by the same ${count(source.n_members)} members.`));
     }
-    tiles.push(tile("Why, for this input?", `${count(source.sample.inputs.length)} inputs`, el("a", { href: "#explorer" }, "Look at one, and replay the attack"), " that it takes to turn it."));
-    byId("answers").replaceChildren(...tiles);
+    tiles.push(tile("Single inputs", `${count(source.sample.inputs.length)} inputs`, "with their elections: ", el("a", { href: "#explorer" }, "replay the attack"), " that flips a prediction."));
+    byId("summary").replaceChildren(...tiles);
   }
 
   function legend() {
     byId("legend").replaceChildren(...data.methods.map((method, m) => {
       const button = el("button", { type: "button", "aria-pressed": "true", onclick: () => {
-        const on = !shown.includes(m);
-        if (!on && shown.length === 1) return; // one curve stays
-        shown = everything.filter((other) => (other === m ? on : shown.includes(other)));
+        const on = !visible.includes(m);
+        if (!on && visible.length === 1) return; // one curve stays
+        visible = everything.filter((other) => (other === m ? on : visible.includes(other)));
         button.setAttribute("aria-pressed", on);
         certified();
       } }, Charts.legendMark(m, method), el("span", {}, el("strong", {}, method.label), el("small", {}, `${method.description}; clean ${Charts.percent(Charts.at(data, method, 0))}`)));
@@ -52,24 +52,24 @@
 
   function certified() {
     const budget = Number(byId("budget").value);
-    const words = (b) => shown.map((m) => `${data.methods[m].label} ${Charts.percent(Charts.at(data, data.methods[m], b))}`).join(", ");
+    const words = (b) => visible.map((m) => `${data.methods[m].label} ${Charts.percent(Charts.at(data, data.methods[m], b))}`).join(", ");
     chart(byId("curves"), `Certified accuracy by number of edits. ${data.budgets.map((b) => `At ${Charts.edits(b)}: ${words(b)}`).join(". ")}.`,
-      (width) => Charts.curves(data, shown, width, budget));
-    const found = Charts.improvements(data, shown);
-    byId("improvement").hidden = byId("improvement-intro").hidden = byId("improvement-intro").previousElementSibling.hidden = found.length === 0;
-    if (found.length) chart(byId("improvement"), `Improvement over plurality in percentage points. ${found.map(({ method, plain }) =>
+      (width) => Charts.curves(data, visible, width, budget));
+    const pairs = Charts.improvements(data, visible);
+    byId("improvement").hidden = byId("improvement-intro").hidden = byId("improvement-intro").previousElementSibling.hidden = pairs.length === 0;
+    if (pairs.length) chart(byId("improvement"), `Improvement over plurality in percentage points. ${pairs.map(({ method, plain }) =>
       `${method.label}: ${data.budgets.map((b) => `${Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b)))} at ${Charts.edits(b)}`).join(", ")}`).join(". ")}.`,
-      (width) => Charts.improvement(data, shown, width));
+      (width) => Charts.improvement(data, visible, width));
     byId("budget-out").textContent = budget;
-    byId("readout").replaceChildren(...shown.map((m) => el("span", {}, `${data.methods[m].label}: `, el("strong", {}, Charts.percent(Charts.at(data, data.methods[m], budget))))));
+    byId("readout").replaceChildren(...visible.map((m) => el("span", {}, `${data.methods[m].label}: `, el("strong", {}, Charts.percent(Charts.at(data, data.methods[m], budget))))));
   }
 
   function curvesTable() {
     const last = Charts.reach(data.methods), step = Math.max(1, Math.ceil(last / 200));
-    const found = Charts.improvements(data, everything);
-    const head = ["edits", ...data.methods.map((method) => `${method.label}, %`), ...found.map(({ method }) => `${method.label} over plurality`)];
+    const pairs = Charts.improvements(data, everything);
+    const head = ["edits", ...data.methods.map((method) => `${method.label}, %`), ...pairs.map(({ method }) => `${method.label} over plurality`)];
     const rows = d3.range(0, last + 1, step).map((b) => [b, ...data.methods.map((method) => (100 * Charts.at(data, method, b)).toFixed(2)),
-      ...found.map(({ method, plain }) => Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b))))]);
+      ...pairs.map(({ method, plain }) => Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b))))]);
     byId("curves-table").replaceChildren(table(head, rows));
     byId("paper-note").replaceChildren(...data.sources.filter((source) => source.paper).map((source) => el("p", { class: "note" }, source.paper)));
   }
@@ -79,15 +79,15 @@
   const cells = data.methods.map((method) => columns.map((b) => 100 * Charts.at(data, method, b)));
 
   function numbers() {
-    // The best of those that answer the same questions.
-    const asked = data.methods.map((method) => { const { data: print, dataset, n_inputs } = data.sources[method.source]; return `${print ?? dataset} ${n_inputs}`; });
-    const rivals = data.methods.map((_, m) => cells.filter((__, other) => asked[other] === asked[m]));
+    // A star marks the best of the methods with the same test inputs.
+    const testSets = data.methods.map((method) => { const { data: print, dataset, n_inputs } = data.sources[method.source]; return `${print ?? dataset} ${n_inputs}`; });
+    const rivals = data.methods.map((_, m) => cells.filter((__, other) => testSets[other] === testSets[m]));
     const rows = data.methods.map((method, m) => [method.label, ...cells[m].map((value, j) =>
       el("td", value > 0 && rivals[m].length > 1 && value === Math.max(...rivals[m].map((row) => row[j])) ? { class: "best" } : {}, value.toFixed(2)))]);
     byId("numbers").replaceChildren(table(head.map((name, j) => (j > 1 ? Charts.edits(name) : name)), rows, false));
     const text = (separator, quote) => [head, ...data.methods.map((method, m) => [method.label, ...cells[m].map((value) => value.toFixed(2))])]
       .map((row) => row.map(quote).join(separator)).join("\n") + "\n";
-    // A name that begins like a formula must not become one in a spreadsheet.
+    // A name that starts like a formula must not become one in a spreadsheet.
     const plain = (cell) => (/^[=+\-@\t\r]/.test(String(cell)) ? `'${cell}` : String(cell));
     const quoted = (cell) => (/[",\n\r]/.test(plain(cell)) ? `"${plain(cell).replaceAll('"', '""')}"` : plain(cell));
     byId("download").addEventListener("click", () => {
@@ -97,7 +97,7 @@
     });
     byId("copy").addEventListener("click", async () => {
       const done = await copied(text("\t", (cell) => plain(cell).replaceAll(/[\t\n\r]/g, " ")));
-      byId("copied").textContent = done ? "Copied." : "Your browser did not allow it: select the table instead.";
+      byId("copied").textContent = done ? "Copied." : "The browser denied access to the clipboard: select the table instead.";
     });
   }
 
@@ -121,7 +121,7 @@
     const bins = Charts.binned(method), n = data.sources[method.source].n_inputs;
     const words = `Histogram of radii for ${method.label}: median ${method.median}, largest ${bins.at(-1).to}; ${count(method.certified[1] ?? 0)} of ${count(n)} inputs have a radius of at least 1.`;
     chart(byId("histogram"), words, (width) => Charts.histogram(method, width));
-    byId("histogram-table").replaceChildren(table(["radius", "predicted right", "predicted wrong"],
+    byId("histogram-table").replaceChildren(table(["radius", "correct predictions", "wrong predictions"],
       bins.map((bin) => [bin.from === bin.to ? bin.from : `${bin.from} to ${bin.to}`, bin.right, bin.wrong])));
   }
 
@@ -136,18 +136,18 @@
 
   function members() {
     const source = data.sources[Number(byId("m-source").value)], { accuracy, sizes, seconds } = source.members;
-    const kinds = [["Accuracy alone", "accuracy, % →", accuracy.map((a) => 100 * a), (x) => `${x.toFixed(1)} %`],
-      ["Training samples", "samples →", sizes, (x) => count(x)], ["Time to train", "seconds →", seconds, (x) => `${x.toPrecision(3)} s`]];
-    byId("member-charts").replaceChildren(...kinds.map(([title, , values]) => el("div", {}, el("h3", {}, title), values ? el("div", { class: "chart" }) : el("p", { class: "note" }, "This was not written down."), el("p", { class: "note" }))));
+    const kinds = [["Accuracy", "accuracy, % →", accuracy.map((a) => 100 * a), (x) => `${x.toFixed(1)} %`],
+      ["Training samples", "samples →", sizes, (x) => count(x)], ["Training time", "seconds →", seconds, Charts.duration]];
+    byId("member-charts").replaceChildren(...kinds.map(([title, , values]) => el("div", {}, el("h3", {}, title), values ? el("div", { class: "chart" }) : el("p", { class: "note" }, "Not recorded."), el("p", { class: "note" }))));
     kinds.forEach(([title, label, all, format], j) => {
       if (!all) return;
       const values = all.filter((value) => value !== null), unknown = all.length - values.length;
       const place = byId("member-charts").children[j];
-      if (d3.min(values) === d3.max(values)) { // one bar would say less
-        place.replaceChildren(place.firstElementChild, el("p", { class: "note" }, `${format(values[0])}, for each of the ${count(values.length)} members.`));
+      if (d3.min(values) === d3.max(values)) { // a chart with one bar says nothing
+        place.replaceChildren(place.firstElementChild, el("p", { class: "note" }, `${format(values[0])} for each of the ${count(values.length)} members.`));
         return;
       }
-      const words = `From ${format(d3.min(values))} to ${format(d3.max(values))}, median ${format(d3.median(values))}${j === 2 ? `, ${format(d3.sum(values))} in all` : ""}.${unknown ? ` Of ${unknown} members it was not written down.` : ""}`;
+      const words = `From ${format(d3.min(values))} to ${format(d3.max(values))}, median ${format(d3.median(values))}${j === 2 ? `, total ${format(d3.sum(values))}` : ""}.${unknown ? ` Not recorded for ${unknown} member${unknown === 1 ? "" : "s"}.` : ""}`;
       place.lastElementChild.textContent = words;
       chart(place.children[1], `${title} of ${values.length} members. ${words}`, (width) => Charts.spread(values, label, width, format));
     });
@@ -159,14 +159,14 @@
     const several = data.sources.length > 1;
     byId("guarantees").replaceChildren(...data.sources.flatMap((source) => [several ? el("h3", {}, source.name) : null, ...source.guarantee.map((text) => el("p", {}, text))].filter((node) => node !== null)));
     byId("origins").replaceChildren(...data.sources.map((source) => el("div", {}, el("h3", {}, source.name),
-      facts([["Members", `${count(source.n_members)} on ${count(source.n_buckets)} buckets (k = ${source.n_partitions}, d = ${source.d}, ${source.n_seeds} model${source.n_seeds > 1 ? "s" : ""} a member)`], ...source.facts]),
-      ...commands("Made with", source.made), ...commands("Check it with", source.checked))));
+      facts([["Members", `${count(source.n_members)} on ${count(source.n_buckets)} buckets (k = ${source.n_partitions}, d = ${source.d}, ${source.n_seeds} model${source.n_seeds > 1 ? "s" : ""} per member)`], ...source.facts]),
+      ...commands("Reproduce with", source.made), ...commands("Check with", source.checked))));
   }
 
   function facts(rows) {
-    const made = table(null, rows);
-    made.classList.add("facts");
-    return made;
+    const node = table(null, rows);
+    node.classList.add("facts");
+    return node;
   }
 
   function commands(title, lines) {
@@ -174,7 +174,7 @@
   }
 
   theme();
-  answers();
+  summary();
   legend();
   byId("budget").max = Charts.reach(data.methods);
   byId("budget").value = data.sources[0].middle;
