@@ -2,15 +2,16 @@
 
 python -m benchmarks.recipes members DATA --k 250 --members 16 paper strong strong:weights=procedural,epochs=600
 python -m benchmarks.recipes ensemble DATA --k 50 --out DIRECTORY strong:weights=procedural
+python -m benchmarks.recipes inference DATA --k 50 --device cpu strong strong:test_shift=0
 python -m benchmarks.recipes queue FILE --out DIRECTORY
 
 DATA is a name or a .npz file. A variant is the name of a recipe and what is changed in it; `network`, `weights` and
 `seeds` (networks per member, whose scores are averaged) are changed in the same way. `members` trains the first few
 members of each variant and prints how often they are right; the test images are not scored. `ensemble` trains all
 members of one variant and keeps their ballots for the test images and for training images, with a row about the run:
-`benchmarks.results` makes tables of them. `queue` takes its commands, one per line, from a file that may grow while it
-is read, waits for a dataset that does not exist yet, and stops at a line `end`. Every result is written as soon as it
-is known.
+`benchmarks.results` makes tables of them. `inference` times networks that are not trained. `queue` takes its commands,
+one per line, from a file that may grow while it is read, and stops at a line `end`; with `--wait` it waits for datasets
+that do not exist yet. Every result is written as soon as it is known.
 """
 
 import argparse
@@ -28,11 +29,10 @@ import numpy as np
 import torch
 
 from runoff import datasets, hashing
-from runoff.isolation import seeds_of
 from runoff.partition import Partition
 from runoff.samples import Dense
-from runoff.torch import RECIPES, Job, Trainer, starting
-from runoff.torch.classifier import averaged
+from runoff.torch import RECIPES, Trainer, starting
+from runoff.torch.pipeline import class_shares, member_scores, network_jobs
 
 PIECE = 22_000_000  # bytes of ballots in one file, before compression
 LOADED = {}  # datasets by what they were asked for
@@ -61,13 +61,8 @@ def parts(data, k, hash_):
 def trained(text, members, data, x, rows, inputs, given):
     """Each member's scores for some inputs, as soon as they are known, and the states of its networks."""
     recipe, network, weights, n_seeds = variant(text)
-    y, factory = data.y_train, starting.start(network, weights)
-    trainer = Trainer(factory, recipe, x.shape[1:], len(data.classes), device=given.device)
-    jobs = [
-        Job(m, seed, source, x, rows[m], y[rows[m]])
-        for m in members
-        for seed, source in enumerate(seeds_of(given.seed, m, n_seeds))
-    ]
+    trainer = Trainer(starting.start(network, weights), recipe, x.shape[1:], len(data.classes), device=given.device)
+    jobs = network_jobs(x, data.y_train, rows, members, given.seed, n_seeds)
     waiting = {m: {} for m in members}
     for done in trainer.train(jobs, inputs):
         own = waiting[done.member]
@@ -79,8 +74,7 @@ def trained(text, members, data, x, rows, inputs, given):
 
 def combined(scores, member, data, rows, n_inputs):
     """The mean over a member's networks; the shares of its classes where there is none."""
-    shares = np.bincount(data.y_train[rows[member]], minlength=len(data.classes)) / max(1, len(rows[member]))
-    return averaged(scores or [np.full((n_inputs, len(data.classes)), np.nan, np.float32)], shares)
+    return member_scores(scores, class_shares(data.y_train[rows[member]], len(data.classes)), n_inputs)
 
 
 def rescored(text, states, data, x, rows, inputs, shift, given):
@@ -100,14 +94,15 @@ def judge_members(data, given):
     y, held_out = data.y_train, np.flatnonzero(buckets >= given.members)[: given.samples]
     members = range(given.members)
     for text in given.variants:
-        started, scores, states = time.perf_counter(), {}, {}
+        started, states = time.perf_counter(), {}
+        scores = {m: combined([], m, data, rows, len(held_out)) for m in members}
         for m, own, networks in trained(text, members, data, x, rows, x[held_out], given):
             scores[m], states[m] = own, networks
         seconds = time.perf_counter() - started
         shifts = [int(shift) for shift in given.shifts.split(",") if shift]
         views = {None: scores, **{s: rescored(text, states, data, x, rows, x[held_out], s, given) for s in shifts}}
         for shift, values in views.items():
-            right = [100 * float(np.mean(values[m].argmax(1) == y[held_out])) for m in members]
+            right = [100 * float(np.mean(values.get(m, scores[m]).argmax(1) == y[held_out])) for m in members]
             error = np.std(right, ddof=1) / len(right) ** 0.5
             name = text if shift is None else f"{text}, scored with test_shift={shift}"
             print(
@@ -125,7 +120,9 @@ def judge_ensemble(data, given):
     pick = np.sort(np.random.default_rng(0).choice(len(x), min(given.samples, len(x)), replace=False))
     inputs = np.concatenate([test, x[pick]])
     started, states = time.perf_counter(), {}
-    scores = np.zeros((len(inputs), given.k, len(data.classes)), np.float32)
+    scores = np.empty((len(inputs), given.k, len(data.classes)), np.float32)
+    for m in range(given.k):  # those of members without two classes stay so
+        scores[:, m] = combined([], m, data, rows, len(inputs))
     for m, own, networks in trained(text, range(given.k), data, x, rows, inputs, given):
         scores[:, m], states[m] = own, networks
     seconds = time.perf_counter() - started
@@ -147,6 +144,25 @@ def judge_ensemble(data, given):
         "test": [100 * float(value) for value in right[: len(test)].mean(0)],
     }
     finishing.submit(keep, given, row, scores, len(test), y[pick], data.y_test, buckets[pick])
+
+
+def judge_inference(data, given):
+    """Seconds of processor time, which other processes do not change, for each network and input."""
+    x = data.x_test if data.x_test.ndim == 4 else data.x_test[..., None]
+    inputs = x[: given.time or 128]
+    for text in given.variants:
+        recipe, network, weights, _ = variant(text)
+        factory = starting.start(network, weights)
+        trainer = Trainer(factory, recipe, x.shape[1:], len(data.classes), device=given.device, in_flight=1)
+        state = trainer._slot().get_state()
+        started = time.process_time()
+        list(trainer.score([(0, state)], inputs))
+        each = (time.process_time() - started) / len(inputs)
+        print(
+            f"{text}: {1000 * each:.1f} ms of processor time for a network and an input; "
+            f"{given.k * 1000 * each:,.0f} s for k = {given.k} and 1,000 inputs",
+            flush=True,
+        )
 
 
 def keep(given, row, scores, n_test, y, y_test, buckets):
@@ -183,11 +199,13 @@ def write(path, **arrays):
 
 
 def about(data, given, text, seconds):
+    recipe = variant(text)[0].to_dict()
     gpu = torch.cuda.is_available() and given.device != "cpu"
     return {
         "what": given.what, "dataset": given.name or Path(given.data).stem, "k": given.k, "variant": text,
         "hash": given.hash, "seed": given.seed, "seconds": seconds, "n_classes": len(data.classes),
         "device": torch.cuda.get_device_name() if gpu else "cpu", "torch": torch.__version__, "samples": given.samples,
+        "recipe": recipe,
     }  # fmt: skip
 
 
@@ -205,7 +223,8 @@ def loaded(given):
 
 
 def run(given):
-    (judge_members if given.what == "members" else judge_ensemble)(loaded(given), given)
+    work = {"members": judge_members, "ensemble": judge_ensemble, "inference": judge_inference}
+    work[given.what](loaded(given), given)
 
 
 def run_queue(given):
@@ -233,7 +252,7 @@ def run_queue(given):
 
 def parser():
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("what", choices=["members", "ensemble", "queue"])
+    found.add_argument("what", choices=["members", "ensemble", "inference", "queue"])
     found.add_argument("data", help="a dataset; for a queue, the file of commands")
     found.add_argument("variants", nargs="*")
     found.add_argument("--k", type=int, default=250)

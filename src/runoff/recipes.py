@@ -149,13 +149,16 @@ PAPER = Recipe(epochs=200, schedule="steps", milestones=(60, 120, 160), crop=4, 
 
 STRONG = Recipe(
     epochs=200,
+    lr=0.2,
     weight_decay=2e-3,
     crop=4,
     flip=True,
     jitter=0.4,
     trivial=True,
     mixup=1.0,
+    average=0.3,
     test_flip=True,
+    test_shift=2,
 )
 
 RECIPES = {
@@ -166,7 +169,7 @@ RECIPES = {
     "strong": STRONG,
     "strong-no-flip": Recipe.from_dict({**STRONG.to_dict(), "flip": False, "test_flip": False}),
     # For grey-scale digits and characters.
-    "strong-digits": Recipe(epochs=200, weight_decay=2e-3, crop=4, affine=1.5, mixup=0.2),
+    "strong-digits": Recipe(epochs=200, weight_decay=2e-3, crop=4, affine=1.5, mixup=0.2, average=0.3),
     "quick": Recipe(epochs=20, batch_size=64, optimizer="adamw", lr=3e-3, weight_decay=1e-2),
 }
 
