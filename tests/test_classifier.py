@@ -322,7 +322,7 @@ def test_scikit_learns_tools():
         ({"n_partitions": 0}, "n_partitions must be a whole number of at least 1, got 0"),
         ({"spread": 1.5}, "spread must be a whole number of at least 1, got 1.5"),
         ({"n_seeds": True}, "n_seeds must be a whole number of at least 1, got True"),
-        ({"election": "borda"}, "election must be one of 'plurality', 'runoff', got 'borda'"),
+        ({"election": "borda"}, "election must be one of 'maximin', 'plurality', 'runoff', got 'borda'"),
         ({"bound": "loose"}, "bound must be one of 'tight', 'paper', got 'loose'"),
         ({"classes": range(5)}, "y must hold labels out of classes=[0, 1, 2, 3, 4], got 5"),
     ],

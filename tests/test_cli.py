@@ -165,7 +165,7 @@ def with_nan():
         (["scores.npy", "--spread", "y.npy"], "spread must be an integer array (n_buckets, d), got shape (40,)", None),
         (["scores.npy", "--budgets", "5,-1"], "none negative, as in 5,10,15; got '5,-1'", None),
         (["scores.npy", "--budgets", "five"], "none negative, as in 5,10,15; got 'five'", None),
-        (["scores.npy", "--election", "borda"], "'borda' is not one of 'plurality', 'runoff'", None),
+        (["scores.npy", "--election", "borda"], "'borda' is not one of 'maximin', 'plurality', 'runoff'", None),
         (["scores.npy", "--bound", "loose"], "'loose' is not one of 'tight', 'paper'", None),
         (["scores.npy", "--frobnicate"], "No such option", None),
         ([], "Missing argument 'SCORES'", None),

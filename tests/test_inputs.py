@@ -165,7 +165,7 @@ def test_bad_spreads(message):
 
 
 def test_bad_settings():
-    with pytest.raises(ValueError, match="election must be one of 'plurality', 'runoff', got 'borda'"):
+    with pytest.raises(ValueError, match="election must be one of 'maximin', 'plurality', 'runoff', got 'borda'"):
         runoff.certify(SCORES, election="borda")
     with pytest.raises(ValueError, match="bound must be one of 'tight', 'paper', got 'loose'"):
         runoff.certify(SCORES, bound="loose")

@@ -4,16 +4,17 @@
 may insert, delete or relabel without being able to change it.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from runoff._version import __version__
 from runoff.ballots import rank
 from runoff.certificates import Certificates, certified_accuracy, certify
-from runoff.estimates import out_of_part
-from runoff.hashing import new_key
 
 if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
+    from runoff.estimates import out_of_part
+    from runoff.hashing import new_key
     from runoff.planning import plan
 
 
@@ -30,14 +31,12 @@ __all__ = [
 ]
 
 
+# Imported on first use, so that `import runoff` stays light.
+_LATER = {"RunoffClassifier": "classifier", "new_key": "hashing", "out_of_part": "estimates", "plan": "planning"}
+
+
 def __getattr__(name: str) -> Any:
-    """What needs scikit-learn is imported when it is asked for: `import runoff` stays light."""
-    if name == "RunoffClassifier":
-        from runoff.classifier import RunoffClassifier
-
-        return RunoffClassifier
-    if name == "plan":
-        from runoff.planning import plan
-
-        return plan
-    raise AttributeError(f"module 'runoff' has no attribute {name!r}")
+    """Import a name on first use."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'runoff' has no attribute {name!r}")
+    return getattr(import_module(f"runoff.{_LATER[name]}"), name)

@@ -1,13 +1,34 @@
-"""The command line."""
+"""The command line: one module per command, loaded when it is used."""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 import click
 
 from runoff._version import __version__
-from runoff.cli import certify, data, demo, pretrain, report, reproduce, train, update, verify
-from runoff.cli.errors import Commands
+from runoff.cli.errors import Failures
 from runoff.cli.options import common_options
+
+COMMANDS = ("certify", "data", "demo", "pretrain", "report", "reproduce", "train", "update", "verify")
+
+
+class Commands(Failures):
+    """The commands of this package, each the function of its module's name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            command: Any = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
+            self.add_command(common_options(command))
+        return super().get_command(ctx, cmd_name)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -21,10 +42,3 @@ def main() -> None:
 
     Example: runoff demo
     """
-
-
-for _command in (
-    certify.certify, data.data, demo.demo, pretrain.pretrain, report.report, reproduce.reproduce, train.train,
-    update.update, verify.verify,
-):  # fmt: skip
-    main.add_command(common_options(_command))

@@ -57,7 +57,7 @@ def failure(error: Exception) -> Failure:
     return Failure(str(error), code)
 
 
-class Commands(click.Group):
+class Failures(click.Group):
     """A group whose commands fail with one sentence and the exit code of `EXIT_CODES`."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
