@@ -9,6 +9,8 @@ from click.testing import CliRunner
 from safetensors.torch import save_file
 from sklearn.base import clone
 
+from helpers import run
+from runoff import recipes
 from runoff.cli import main
 from runoff.errors import StorageError
 from runoff.isolation import seeds_of
@@ -179,3 +181,33 @@ def test_weights_of_the_package_that_were_altered(tmp_path, monkeypatch):
     (folder / "manifest.json").unlink()
     with pytest.raises(ValueError, match="are not part of this package: train some with `runoff pretrain`"):
         starting.start("nin", "procedural")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "shape", "dtype", "recipe"),
+    [
+        ("cifar10", (2, 32, 32, 3), np.uint8, "strong"),
+        ("gtsrb", (2, 48, 48, 3), np.uint8, "strong-no-flip"),
+        ("mnist", (2, 28, 28), np.uint8, "strong-digits"),
+        ("digits", (2, 8, 8), np.uint8, "quick"),
+        ("mine.npz", (2, 16, 20), np.uint8, "strong-no-flip"),
+        ("mine.npz", (2, 15, 20, 3), np.uint8, "quick"),
+        ("mine.npz", (2, 32, 32, 3), np.float32, "quick"),
+        ("mine.npz", (2, 300), np.uint8, "quick"),
+    ],
+)
+def test_the_default_recipe_follows_from_the_kind_of_input(dataset, shape, dtype, recipe):
+    assert recipes.default(dataset, np.zeros(shape, dtype)) == recipe
+    assert recipes.name_of(recipes.RECIPES[recipe].to_dict()) == recipe
+
+
+def test_defaults_are_recorded_and_random_weights_can_be_had(tmp_path):
+    x, y = np.random.default_rng(0).integers(0, 256, (40, 16, 16, 3), dtype=np.uint8), np.arange(40) % 2
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x[:4], y_test=y[:4], classes=["a", "b"])
+    for options, weights in (((), "procedural"), (("--weights", "random"), None), (("--recipe", "paper"), None)):
+        result = run(
+            "train", tmp_path / "own.npz", "--k", 2, "--device", "cpu", *options, "--dry-run", "--out", tmp_path / "x"
+        )
+        assert result.exit_code == 0, result.output
+        assert ("from procedural weights" in result.stdout) == (weights is not None)
+        assert f"recipe {'paper' if options[:1] == ('--recipe',) else 'strong-no-flip'}" in result.stdout

@@ -174,6 +174,25 @@ RECIPES = {
 }
 
 
+# What `runoff train` uses for the named datasets, fixed with the program. A mirrored digit or sign is another one.
+DEFAULTS = {"cifar10": "strong", "gtsrb": "strong-no-flip", "mnist": "strong-digits", "digits": "quick"}
+PROCEDURAL = ("strong", "strong-no-flip")  # recipes whose networks start from procedural weights by default
+SMALLEST = 16  # pixels: smaller images are not worth cropping by 4
+
+
+def default(dataset: str | None, images: NDArray[Any]) -> str:
+    """Return the name of the default recipe for a named dataset, or for images of this shape and type."""
+    if dataset in DEFAULTS:
+        return DEFAULTS[dataset]
+    large = images.ndim > 2 and min(images.shape[1:3]) >= SMALLEST
+    return "strong-no-flip" if large and images.dtype == np.uint8 else "quick"
+
+
+def name_of(settings: dict[str, Any]) -> str | None:
+    """Return the name of a recipe that a manifest records, or None if it has none."""
+    return next((name for name, recipe in RECIPES.items() if recipe.to_dict() == settings), None)
+
+
 def get(recipe: str | Recipe) -> Recipe:
     """Return the recipe of that name; a `Recipe` is returned unchanged."""
     if isinstance(recipe, Recipe):

@@ -41,16 +41,15 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option(
     "--recipe",
     type=click.Choice(tuple(RECIPES)),
-    default="paper",
-    show_default=True,
-    help="Train with this recipe. Use strong for few images per member, and -no-flip if a mirrored image can belong to "
-    "another class.",
+    help="Train with this recipe. Default: strong for cifar10, strong-no-flip for gtsrb and your own images, "
+    "strong-digits for mnist, quick for small or other inputs. Use paper to reproduce the paper.",
 )
 @click.option(
     "--weights",
-    metavar="FILE|procedural",
+    metavar="FILE|procedural|random",
     help="Initialise all networks from a safetensors file that does not depend on the training samples, as written by "
-    "`runoff pretrain`, or from the procedural weights in the package. Default: random weights.",
+    "`runoff pretrain`, or from the procedural weights in the package. Default: procedural for nin with "
+    "strong or strong-no-flip, else random.",
 )
 @click.option(
     "--classes",
@@ -80,7 +79,7 @@ def train(
     n_seeds: int,
     election: str | None,
     network: str,
-    recipe: str,
+    recipe: str | None,
     weights: str | None,
     classes: int | list[str] | None,
     hash_: str,
@@ -112,11 +111,14 @@ def train(
             f"{dataset} must define its classes, or one sample with a new label would change every member: use "
             "--classes, or put them into the data"
         )
-    first = starting.get(weights, network)
+    name = recipe or recipes.default(dataset, data.x_train)
+    if weights is None and network == "nin" and name in recipes.PROCEDURAL:
+        weights = starting.PROCEDURAL
+    first = starting.get(None if weights == "random" else weights, network)
     settings = work.settings_for(
         data,
         data.name,
-        recipes.get(recipe),
+        recipes.get(name),
         n_partitions=n_partitions,
         spread=spread,
         network=network,

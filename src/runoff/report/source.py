@@ -191,7 +191,7 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
     if pictures:
         images, note = _pictures(run, data_dir)
         notes += [note] if note else []
-    recipe = _recipe(settings.recipe)
+    recipe = recipes.name_of(settings.recipe)
     edits = run.n_edits()
     facts = (
         ("Dataset", f"{settings.dataset}, {manifest['dataset']['n_train']:,} training samples"),
@@ -249,12 +249,6 @@ def _as_pictures(X: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return np.rint(255 * (values - low) / ((high - low) or 1.0)).astype(np.uint8)
 
 
-def _recipe(settings: dict[str, Any]) -> str | None:
-    """Return the name of a recipe, or None if it has none."""
-    named = ((name, json.loads(json.dumps(recipe.to_dict()))) for name, recipe in recipes.RECIPES.items())
-    return next((name for name, known in named if known == settings), None)
-
-
 def _first_weights(settings: Settings) -> str:
     if settings.first_weights is None:
         return "random"
@@ -285,9 +279,10 @@ def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> st
     options += [f"--d {settings.spread}"] if settings.spread > 1 else []
     options += [f"--n-seeds {n_seeds}"] if n_seeds > 1 else []
     options += [f"--network {shlex.quote(settings.network)}"] if settings.network != "nin" else []
-    if settings.first_weights is not None:
-        options.append(f"--weights {shlex.quote(settings.first_weights['given'])}")
-    options += [f"--recipe {recipe}"] if recipe not in ("paper", None) else []
+    weights = "random" if settings.first_weights is None else shlex.quote(settings.first_weights["given"])
+    if settings.first_weights is not None or recipe in recipes.PROCEDURAL:
+        options.append(f"--weights {weights}")
+    options += [] if recipe is None else [f"--recipe {recipe}"]
     options += _classes_option(run)
     options += [f"--hash {settings.hash}"] if settings.hash != "content" else []
     options += [f"--seed {settings.random_state}"] if settings.random_state else []

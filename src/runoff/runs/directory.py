@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff import hashing
+from runoff import hashing, recipes
 from runoff._io.files import leftovers, open_array, sha256_of, write_array, written_whole
 from runoff._io.manifests import Kind, check_file, checked_bytes, read_manifest, sealed, sha256
 from runoff._version import __version__
@@ -60,7 +60,8 @@ class Settings:
         """Return the settings in a few words."""
         d = f", d = {self.spread}" if self.spread > 1 else ""
         start = f" from {Path(self.first_weights['given']).name} weights" if self.first_weights else ""
-        return f"{self.dataset}, k = {self.n_partitions}{d}, {self.network}{start}, hash {self.hash}"
+        recipe = recipes.name_of(self.recipe) or "another"
+        return f"{self.dataset}, k = {self.n_partitions}{d}, {self.network}{start}, recipe {recipe}, hash {self.hash}"
 
 
 class Run:
