@@ -210,10 +210,10 @@ MALFORMED = {
     "no ballots": (lambda p: p.pop("ballots"), "ballots must be an object"),
     "no base64": (lambda p: p["ballots"].update(data="é!"), "ballots are damaged"),
     "no zlib": (lambda p: p["ballots"].update(data="AAAA" * 500), "ballots are damaged"),
-    "other ballots": (lambda p: p["ballots"].update(sha256="0" * 64), "another SHA-256"),
+    "other ballots": (lambda p: p["ballots"].update(sha256="0" * 64), "do not match their SHA-256"),
     "ballots that rank nothing": (lambda p: ballots(p, bytes(30 * 12 * 5)), "does not rank classes"),
     "a bomb": (lambda p: ballots(p, bytes(10**7)), "must be 1,800 bytes"),
-    "a huge claim": (lambda p: p.update(n_members=10**6), "cannot hold"),
+    "a huge claim": (lambda p: p.update(n_members=10**6), "but hold too few"),
     "bytes after the end": (
         lambda p: p["ballots"].update(data=base64.b64encode(base64.b64decode(p["ballots"]["data"]) + b"x").decode()),
         "must be 1,800 bytes",

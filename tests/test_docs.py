@@ -244,7 +244,7 @@ def test_tests_and_files_that_pages_name_exist():
             assert (ROOT / named).exists(), f"{name(page)}: {named}"
         for named in re.findall(r"`(test_\w+)\.py", text):
             assert (ROOT / "tests" / f"{named}.py").exists(), f"{name(page)}: {named}.py"
-        for named in re.findall(r"`(?:test_\w+\.py::)?(test_\w+)`", text):
+        for named in re.findall(r"`(?:test_\w+\.py::)?(test_\w+_\w+)`", text):
             assert named in tests, f"{name(page)}: {named}"
 
 

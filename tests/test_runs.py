@@ -457,9 +457,9 @@ def test_what_is_refused(tmp_path):
         (
             ("train", "digits", *SMALL, "--classes", 3, "--out", tmp_path / "x"),
             2,
-            "digits has fixed classes",
+            "--classes applies to your own data only, not to digits",
         ),
-        (("certify", tmp_path), 2, "is a folder without manifest.json, hence not a run"),
+        (("certify", tmp_path), 2, "is not a run: it has no manifest.json"),
         (("update", tmp_path / "nothing", "--add", "x.npz"), 2, "nothing is not a run: it has no manifest.json"),
     ):
         result = run(*arguments)
@@ -578,7 +578,7 @@ def test_a_folder_that_only_others_can_write_to(done, monkeypatch):
     result = run("certify", done, "--bound", "paper", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["inputs"] == 360
-    assert "are not kept there" in result.stderr
+    assert "are not written there" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ def test_save_and_load(tmp_path):
         TorchClassifier.load(tmp_path / "model", network=wide, device="cpu")
     file = next((tmp_path / "model" / "members").iterdir())
     file.write_bytes(file.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(StorageError, match="another SHA-256"):
+    with pytest.raises(StorageError, match="does not match the SHA-256"):
         TorchClassifier.load(tmp_path / "model", device="cpu")
 
 
