@@ -1,4 +1,4 @@
-"""Recipes: how a member is trained, as data. They are fixed beforehand and stored with what they made."""
+"""Recipes: the training settings of networks as plain data, fixed beforehand and stored with the networks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runoff.errors import InputError
 
 SCHEDULES = ("steps", "cosine", "constant")
 OPTIMIZERS = ("sgd", "adamw")
-NETWORKS = ("nin", "small")  # by name in `runoff.torch.networks`, which needs PyTorch to be read
+NETWORKS = ("nin", "small")  # names in `runoff.torch.networks`, which cannot be imported without PyTorch
 PRECISIONS = ("auto", "fp32", "tf32", "bf16")
 NUMBERS = (
     "lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing", "affine", "cutmix", "average",
@@ -22,28 +22,28 @@ LATER = ("affine", "trivial", "cutmix", "average", "test_shift")  # fields that 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a member is trained.
+    """The training settings of a network.
 
-    A member's epochs are one shuffled stream that is cut into full batches. A member with fewer samples than
-    `batch_size` has batches of about as many as it has samples, so that it takes about one step an epoch. All of this
-    follows from the number of its own samples.
+    A member's epochs are one shuffled stream, cut into full batches. A member with fewer samples than `batch_size` has
+    batches of about that many samples, so that it takes about one step per epoch. All of this follows from the number
+    of the member's samples alone.
 
     Parameters
     ----------
     epochs, batch_size, optimizer ("sgd" or "adamw"), lr, momentum, nesterov, weight_decay : as in PyTorch
     schedule : "steps" (lr times gamma after each epoch in milestones), "cosine" (to zero) or "constant"
-    crop : random crop after padding by so many black pixels
-    flip : mirror every other image, by chance
-    jitter : brightness, contrast and saturation, each times a number from 1 - jitter to 1 + jitter
-    cutout : a square of this side set to the mean
-    mixup : each batch mixed with itself in another order, in a share from Beta(mixup, mixup)
+    crop : width in pixels of the black padding before a random crop
+    flip : mirror each image with probability 1/2
+    jitter : scale brightness, contrast and saturation, each by a factor from 1 - jitter to 1 + jitter
+    cutout : side of a square that is set to the mean
+    mixup : mix each batch with a permutation of itself, with a weight from Beta(mixup, mixup)
     affine : strength of a random rotation, scaling and shear of every image; 1 is up to 15 degrees, 28 % and 0.1
     trivial : TrivialAugment, one random operation of random strength on every image (see `augment.trivial`)
-    cutmix : the share of batches in which a random rectangle is taken from another image instead of mixup
+    cutmix : the fraction of batches that paste a random rectangle of another image instead of mixup
     label_smoothing : as in PyTorch
-    average : the share of the steps, at the end of training, over which weights and batch statistics are averaged
-    test_flip : scores are the mean over an input and its mirror image
-    test_shift : scores are the mean over an input and four copies of it, shifted diagonally by so many pixels
+    average : average weights and batch statistics over this fraction of the steps, at the end of training
+    test_flip : average the scores of an input and its mirror image
+    test_shift : average the scores of an input and four copies, shifted diagonally by this many pixels
     precision : "fp32", "tf32", "bf16", or "auto": bf16 on GPUs that have it, else fp32
 
     """
@@ -95,24 +95,24 @@ class Recipe:
 
     @property
     def on_bytes(self) -> str | None:
-        """The name of an operation that needs images of 8 bits, if the recipe has one."""
+        """The name of an operation of this recipe that needs 8-bit images, or None."""
         return next((name for name in ("jitter", "trivial") if getattr(self, name)), None)
 
     def batch_of(self, n_samples: int) -> int:
-        """The batch size of a member with so many samples.
+        """Return the batch size of a member with `n_samples` samples.
 
-        Multiples of 8, from 16 up, so that members of about the same size share what is prepared for a size.
+        Multiples of 8, from 16 up, so that members of about the same size share a CUDA graph.
         """
         if n_samples >= self.batch_size:
             return self.batch_size
         return min(self.batch_size, max(16, 8 * round(n_samples / 8)))
 
     def steps_of(self, n_samples: int) -> int:
-        """The number of steps of a member with so many samples."""
+        """Return the number of steps of a member with `n_samples` samples."""
         return max(1, round(self.epochs * n_samples / self.batch_of(n_samples)))
 
     def rates(self, n_samples: int) -> NDArray[np.float32]:
-        """The learning rate of each step."""
+        """Return the learning rate of each step."""
         steps = np.arange(self.steps_of(n_samples))
         if self.schedule == "cosine":
             return (self.lr * 0.5 * (1 + np.cos(np.pi * steps / len(steps)))).astype(np.float32)
@@ -121,7 +121,7 @@ class Recipe:
         return (self.lr * self.gamma**passed).astype(np.float32)
 
     def newest(self, n_samples: int) -> NDArray[np.float32]:
-        """The share of each step's weights in the running average: all until the average begins, then equal shares."""
+        """Return the weight of each step in the running average: 1 until the average begins, then equal shares."""
         steps = self.steps_of(n_samples)
         n_averaged = max(1, round(self.average * steps))
         return (1 / np.maximum(1, np.arange(steps) - (steps - n_averaged) + 1)).astype(np.float32)
@@ -129,7 +129,7 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the recipe as plain data for manifests and identities.
 
-        Fields of `LATER` are left out where they are off, so that recipes of earlier releases stay what they were.
+        Fields of `LATER` are omitted if they are off, so that recipes of earlier releases keep their identity.
         """
         off = {
             field.name for field in fields(self) if field.name in LATER and getattr(self, field.name) == field.default
@@ -139,9 +139,9 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Recipe:
-        """From a manifest."""
+        """Return the recipe that a manifest records."""
         if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
-            raise InputError(f"a recipe has no {unknown[0]!r}: it was written by another release")
+            raise InputError(f"a recipe has no field {unknown[0]!r}: it was written by another release")
         return cls(**data)
 
 
@@ -160,7 +160,7 @@ STRONG = Recipe(
 
 RECIPES = {
     "paper": PAPER,
-    # MNIST and GTSRB: a mirrored digit or sign is another one.
+    # MNIST and GTSRB: a mirrored digit or sign means something else.
     "paper-no-flip": Recipe.from_dict({**PAPER.to_dict(), "flip": False}),
     # For members with few images.
     "strong": STRONG,
@@ -172,7 +172,7 @@ RECIPES = {
 
 
 def get(recipe: str | Recipe) -> Recipe:
-    """A recipe, or the one of that name."""
+    """Return the recipe of that name; a `Recipe` is returned unchanged."""
     if isinstance(recipe, Recipe):
         return recipe
     if recipe not in RECIPES:
