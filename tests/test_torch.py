@@ -44,7 +44,7 @@ def classifier(**settings):
     return TorchClassifier(**kept | settings)
 
 
-# -- recipes and courses -----------------------------------------------------------------------------------------------
+# -- recipes and draws -------------------------------------------------------------------------------------------------
 
 
 def test_the_papers_recipe():
@@ -63,23 +63,23 @@ def test_the_papers_recipe():
         assert recipe.steps_of(n) == max(1, round(200 * n / batch))
 
 
-def test_a_course_is_whole_epochs_in_one_stream_and_each_purpose_has_its_own_numbers():
+def test_draws_are_whole_epochs_in_one_stream_and_each_purpose_has_its_own_numbers():
     source = seeds_of(0, 7, 1)[0]
     recipe = dataclasses.replace(RECIPES["paper"], epochs=9)
-    course = random_draws.draw(recipe, 300, (32, 32, 3), source)
-    assert course.rows.shape == (recipe.steps_of(300), 128)
-    stream = course.rows.reshape(-1)
+    drawn = random_draws.draw(recipe, 300, (32, 32, 3), source)
+    assert drawn.rows.shape == (recipe.steps_of(300), 128)
+    stream = drawn.rows.reshape(-1)
     for start in range(0, len(stream) - 300, 300):
         assert sorted(stream[start : start + 300]) == list(range(300))
-    assert course.shifts.min() == 0
-    assert course.shifts.max() == 8
-    assert 0.45 < course.flips.mean() < 0.55
+    assert drawn.shifts.min() == 0
+    assert drawn.shifts.max() == 8
+    assert 0.45 < drawn.flips.mean() < 0.55
     more = random_draws.draw(dataclasses.replace(recipe, jitter=0.4, cutout=8, mixup=1.0), 300, (32, 32, 3), source)
     for name in ("rows", "shifts", "flips", "seeds"):
-        np.testing.assert_array_equal(getattr(more, name), getattr(course, name))
+        np.testing.assert_array_equal(getattr(more, name), getattr(drawn, name))
     assert abs(more.jitter - 1).max() <= 0.4
     other = random_draws.draw(recipe, 300, (32, 32, 3), seeds_of(0, 8, 1)[0])
-    assert (other.rows != course.rows).any()
+    assert (other.rows != drawn.rows).any()
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def plain_loop(job, recipe, n_classes=10):
     """One network trained as anybody would: a module, an optimiser, a loop."""
     images = job.images()
     mean, std = jobs.statistics(images)
-    course = random_draws.draw(recipe, len(images), images.shape[1:], job.source)
+    drawn = random_draws.draw(recipe, len(images), images.shape[1:], job.source)
     network = building.build(networks.small, images.shape[1:], n_classes, random_draws.initial_seed(job.source))
     optimizer = plain_optimizer(network, recipe)
-    for rows, shifts, flips, rate in zip(course.rows, course.shifts, course.flips, course.rates, strict=True):
+    for rows, shifts, flips, rate in zip(drawn.rows, drawn.shifts, drawn.flips, drawn.rates, strict=True):
         batch = np.zeros((len(rows), *images.shape[1:]), np.float32)
         for i, row in enumerate(rows):
             image = np.pad(images[row], ((1, 1), (1, 1), (0, 0)))[shifts[i, 0] :, shifts[i, 1] :][:8, :8]
@@ -291,7 +291,7 @@ def test_a_member_whose_loss_is_no_number_is_named_and_votes_by_its_shares():
     labels = (rows[:, 0] > 0).astype(int)
     rows[3] = 1e300  # infinite in single precision
     fitted = classifier(classes=[0, 1], recipe="quick")
-    with pytest.warns(UserWarning, match=r"member (\d+) votes by its class shares.*its loss became infinite or"):
+    with pytest.warns(UserWarning, match=r"member (\d+) votes by its class shares.*its loss became infinite or NaN"):
         fitted.fit(rows, labels)
     bad = int(fitted.partition_.spread[fitted._buckets[3], 0])
     assert [m.index for m in fitted.members_ if m.refused] == [bad]
@@ -398,7 +398,7 @@ def test_finished_members_are_kept_when_another_fails():
 def test_members_whose_images_a_recipe_cannot_use_refuse_them():
     fitted = classifier(recipe=Recipe(epochs=1, jitter=0.1))
     with pytest.warns(
-        UserWarning, match=r"no member could be trained, .* its images are not of 8 bits, as jitter needs"
+        UserWarning, match=r"no member could be trained, .* its images do not have 8 bits, which jitter requires"
     ):
         fitted.fit(TRAIN_X / 16, TRAIN_Y)
     with pytest.raises(MemberError, match="there is nothing to certify, since no member could be trained"):
@@ -411,7 +411,7 @@ def test_members_whose_images_a_recipe_cannot_use_refuse_them():
         ({"classes": None}, (TRAIN_X, TRAIN_Y), "classes must be given, such as"),
         ({"classes": range(9)}, (TRAIN_X, TRAIN_Y), "y must hold labels from classes=.* got 9"),
         ({"network": "resnet"}, (TRAIN_X, TRAIN_Y), "network must be one of 'nin', 'small'"),
-        ({"network": nn.Linear(64, 10)}, (TRAIN_X, TRAIN_Y), "cannot be started anew for each member"),
+        ({"network": nn.Linear(64, 10)}, (TRAIN_X, TRAIN_Y), "cannot be created again for each member"),
         ({"network": "nin"}, (X.reshape(-1, 64), Y), "network 'nin' is for images"),
         ({"device": "gpu"}, (TRAIN_X, TRAIN_Y), "device must be 'cpu', 'cuda' or 'cuda:N', got 'gpu'"),
         ({"device": "mps"}, (TRAIN_X, TRAIN_Y), "promise no fixed order of sums"),

@@ -79,19 +79,19 @@ def test_a_quarter_turn_is_exact_and_affine_maps_follow_their_numbers():
 
 def test_cutmix_takes_a_rectangle_and_labels_in_proportion():
     recipe = dataclasses.replace(RECIPES["paper"], epochs=40, mixup=1.0, cutmix=0.5)
-    course = random_draws.draw(recipe, 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
+    drawn = random_draws.draw(recipe, 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
     before = random_draws.draw(dataclasses.replace(recipe, cutmix=0.0), 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
-    cut = course.blends == 1
+    cut = drawn.blends == 1
     assert 0.35 < cut.mean() < 0.65
-    np.testing.assert_array_equal(course.shares[~cut], before.shares[~cut])
-    np.testing.assert_array_equal(course.blends[~cut], before.shares[~cut])
+    np.testing.assert_array_equal(drawn.shares[~cut], before.shares[~cut])
+    np.testing.assert_array_equal(drawn.blends[~cut], before.shares[~cut])
     for name in ("rows", "shifts", "flips", "seeds"):
-        np.testing.assert_array_equal(getattr(course, name), getattr(before, name))
+        np.testing.assert_array_equal(getattr(drawn, name), getattr(before, name))
     x = IMAGES.permute(0, 3, 1, 2)
     for step in (*np.flatnonzero(cut)[:20], np.flatnonzero(~cut)[0]):
-        top, bottom, left, right = course.boxes[step]
-        draws = {"rows": torch.arange(6), "boxes": torch.from_numpy(course.boxes[step])}
-        draws |= {name: torch.tensor(getattr(course, name)[step]) for name in ("shares", "blends")}
+        top, bottom, left, right = drawn.boxes[step]
+        draws = {"rows": torch.arange(6), "boxes": torch.from_numpy(drawn.boxes[step])}
+        draws |= {name: torch.tensor(getattr(drawn, name)[step]) for name in ("shares", "blends")}
         plain = dataclasses.replace(recipe, crop=0)
         given = augment.batch(IMAGES, draws, plain, torch.zeros(3), torch.ones(3))
         if not cut[step]:
@@ -102,10 +102,10 @@ def test_cutmix_takes_a_rectangle_and_labels_in_proportion():
         expected = x.clone()
         expected[:, :, top:bottom, left:right] = x.flip(0)[:, :, top:bottom, left:right]
         assert torch.equal(given, expected)
-        assert course.shares[step] == np.float32(1 - (bottom - top) * (right - left) / 72)
+        assert drawn.shares[step] == np.float32(1 - (bottom - top) * (right - left) / 72)
     alone = random_draws.draw(dataclasses.replace(recipe, mixup=0.0), 300, (8, 9, 3), seeds_of(0, 7, 1)[0])
     assert alone.blends is None
-    np.testing.assert_array_equal(alone.shares[cut], course.shares[cut])
+    np.testing.assert_array_equal(alone.shares[cut], drawn.shares[cut])
     assert (alone.shares[~cut] == 1).all()
 
 
@@ -149,12 +149,12 @@ class Newer(Recipe):
 def test_the_kernel_for_batches_takes_only_recipes_that_it_knows_in_full():
     images = torch.zeros((2, 8, 8, 3), dtype=torch.uint8)
     known = Newer(epochs=1, crop=2, flip=True, label_smoothing=0.1, test_flip=True, test_shift=1, average=0.1)
-    assert batch_and_head.plain(known, images)
+    assert batch_and_head.supports(known, images)
     for change in ({"twirl": 0.1}, {"jitter": 0.1}, {"cutout": 2}, {"mixup": 1.0}, {"affine": 1.0}, {"cutmix": 0.5}):
-        assert not batch_and_head.plain(dataclasses.replace(known, **change), images)
-    assert not batch_and_head.plain(dataclasses.replace(known, trivial=True), images)
+        assert not batch_and_head.supports(dataclasses.replace(known, **change), images)
+    assert not batch_and_head.supports(dataclasses.replace(known, trivial=True), images)
     assert {field.name for field in dataclasses.fields(Recipe)} >= batch_and_head.KNOWN
-    assert not batch_and_head.plain(known, torch.zeros((2, 8)))
+    assert not batch_and_head.supports(known, torch.zeros((2, 8)))
 
 
 # -- recipes -----------------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_images_that_are_not_of_bytes_refuse_one_member_alone():
     trainer = Trainer(networks.small, recipe, (8, 8, 1), 10, device="cpu")
     (job,) = jobs([0], samples=np.random.default_rng(0).random((1797, 8, 8, 1)))
     (given,) = trainer.train([job])
-    assert given.refused == "its images are not of 8 bits, as trivial needs them"
+    assert given.refused == "its images do not have 8 bits, which trivial requires"
 
 
 # -- averages of weights, and views ------------------------------------------------------------------------------------

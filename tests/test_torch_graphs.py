@@ -67,12 +67,12 @@ class Eager(graphs.GraphSlot):
     def run(self):
         self.step()
 
-    def answer(self, question):
-        if self._asking is None:
-            return super().answer(question)
-        _, place, _ = self._asking
-        place.copy_(question)
-        return Slot.answer(self, place)
+    def score_block(self, block):
+        if self._scoring is None:
+            return super().score_block(block)
+        _, inputs, _ = self._scoring
+        inputs.copy_(block)
+        return Slot.score_block(self, inputs)
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_slots_that_are_used_again_give_the_same_bits(faked, network, recipe):  
 def test_batches_of_the_kernel_give_the_same_bits(faked, recipe, monkeypatch):  # noqa: ARG001
     pytest.importorskip("triton")
     expected = trained([0, 1, 2, 5], networks.small, recipe)
-    monkeypatch.setattr(norm_relu_pool, "there", lambda _: True)
+    monkeypatch.setattr(norm_relu_pool, "available", lambda _: True)
     for members, in_flight in (([1, 0, 5], 2), ([2, 5], 1)):
         _, given = on_slots(members, networks.small, recipe, in_flight)
         for key, network_ in given.items():

@@ -166,9 +166,9 @@ class Doubtful(Dropping):
     [
         (lambda _, n: nn.Sequential(ENCODER, nn.Linear(16, n)), "two of its networks share"),
         (lambda _, n: nn.Sequential(nn.Flatten(), Clocked(64, n)), "same weights for the same random numbers"),
-        (Doubtful, "must not draw random numbers when it is asked"),
-        (lambda *_: nn.Flatten(), "something to learn"),
-        (lambda *_: "network", "must give an nn.Module, got str"),
+        (Doubtful, "must not draw random numbers at inference time"),
+        (lambda *_: nn.Flatten(), "must have parameters to train"),
+        (lambda *_: "network", "must return an nn.Module, got str"),
     ],
 )  # fmt: skip
 def test_networks_that_cannot_be_a_members_own(network, told):

@@ -107,14 +107,14 @@ def test_the_batch_has_the_bits_of_plain_augmentation(crop, flip, shape, dtype):
     images = augment.padded(torch.from_numpy(draws.integers(0, 256, (11, *shape)).astype(dtype)), recipe).to(DEVICE)
     labels = torch.from_numpy(draws.integers(0, 9, 11)).to(DEVICE)
     mean, std = torch.rand(shape[-1], device=DEVICE) * 99, torch.rand(shape[-1], device=DEVICE) + 40
-    course = random_draws.draw(recipe, 11, shape, np.random.SeedSequence(1))
-    tables = {name: torch.from_numpy(value).to(DEVICE) for name, value in course.tables().items()}
-    for step in (0, len(course.rows) - 1):
+    drawn = random_draws.draw(recipe, 11, shape, np.random.SeedSequence(1))
+    tables = {name: torch.from_numpy(value).to(DEVICE) for name, value in drawn.tables().items()}
+    for step in (0, len(drawn.rows) - 1):
         clock = torch.tensor([step], device=DEVICE)
-        given, own, rate = batch_and_head.batch(images, labels, clock, tables, recipe, mean, std)
+        given, batch_labels, rate = batch_and_head.batch(images, labels, clock, tables, recipe, mean, std)
         row = {name: table[step] for name, table in tables.items()}
         assert torch.equal(given, augment.batch(images, row, recipe, mean, std))
-        assert torch.equal(own, labels[row["rows"]])
+        assert torch.equal(batch_labels, labels[row["rows"]])
         assert torch.equal(rate, row["rates"])
 
 
@@ -137,7 +137,7 @@ def test_sums_over_many_rows_of_few_channels():
     torch.manual_seed(0)
     ours, theirs = nn.BatchNorm2d(32).to(DEVICE), nn.BatchNorm2d(32).to(DEVICE).double()
     x = torch.randn(1, 32, 257, 259, device=DEVICE)
-    assert norm_relu_pool._summed(257 * 259, 32) != norm_relu_pool._summed(257 * 2, 32)
+    assert norm_relu_pool._sum_grid(257 * 259, 32) != norm_relu_pool._sum_grid(257 * 2, 32)
     a, b = x.clone().requires_grad_(), x.double().requires_grad_()
     given, expected = norm_relu_pool.norm_act(a, ours, None, True), F.relu(theirs(b))
     assert error(given, expected) < 1e-6
@@ -147,7 +147,7 @@ def test_sums_over_many_rows_of_few_channels():
 
 
 def test_only_what_fits_into_32_bits(monkeypatch):
-    monkeypatch.setattr(norm_relu_pool, "there", lambda _: True)
+    monkeypatch.setattr(norm_relu_pool, "available", lambda _: True)
     assert norm_relu_pool.usable(torch.empty(512, 3, 147, 147, device="meta"), 192)
     assert not norm_relu_pool.usable(torch.empty(512, 3, 148, 148, device="meta"), 192)
     assert not Block(3, 192, 5).fused(torch.empty(512, 3, 146, 146, device="meta"))  # 200 columns of patches
@@ -168,7 +168,7 @@ def test_blocks_that_have_no_kernels_of_their_own(block, monkeypatch):
     x = torch.randn(2, block.convolution.in_channels, 8, 8, device=DEVICE)
     answers = []
     for there in (False, True):
-        monkeypatch.setattr(norm_relu_pool, "there", lambda _, there=there: there)
+        monkeypatch.setattr(norm_relu_pool, "available", lambda _, there=there: there)
         block.zero_grad()
         out = block(x)
         out.square().sum().backward()
@@ -196,7 +196,7 @@ def test_networks_that_were_changed(change, monkeypatch):
     x = torch.randn(2, 3, 8, 8, device=DEVICE)
     answers = []
     for there in (False, True):
-        monkeypatch.setattr(norm_relu_pool, "there", lambda _, there=there: there)
+        monkeypatch.setattr(norm_relu_pool, "available", lambda _, there=there: there)
         with torch.no_grad():
             answers.append(network(x))
     assert error(*answers) < 1e-4

@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 
 from runoff.torch import NetworkInNetwork, networks  # noqa: E402
 from runoff.torch.kernels import matmul_norm_relu, norm_relu_pool  # noqa: E402
-from runoff.torch.networks import Block, ways  # noqa: E402
+from runoff.torch.networks import Block, choose_kernels  # noqa: E402
 
 # In bf16, signs of what is next to nothing flip: one in a thousand, which is three percent of a gradient.
 DTYPE, CLOSE, SLOPE = (torch.bfloat16, 1e-2, 0.1) if DEVICE == "cuda" else (torch.float32, 2e-6, 1e-5)
@@ -58,7 +58,7 @@ def test_three_layers(n_rows, widths):
         expected = F.relu(their_norm(expected @ their_weight.t()))
         assert given.dtype == DTYPE
         assert error(given, expected) < CLOSE
-    given, expected = matmul_norm_relu.mixed(given, layers[2][0]), expected @ layers[2][2].t()
+    given, expected = matmul_norm_relu.masked_product(given, layers[2][0]), expected @ layers[2][2].t()
     assert error(given, expected) < CLOSE
     along = torch.randn(expected.shape, generator=torch.Generator().manual_seed(9)).double().to(DEVICE)
     (given.double() * along).sum().backward()
@@ -94,7 +94,7 @@ def test_weights_and_gradients_as_views():
     norm.train()
     their_norm.train()
     along = torch.randn(32, 90, device=DEVICE).t()
-    out = matmul_norm_relu.mixed(matmul_norm_relu.norm_act(x, turned, norm), last)
+    out = matmul_norm_relu.masked_product(matmul_norm_relu.norm_act(x, turned, norm), last)
     (out.float() * along).sum().backward()
     hidden = F.relu(their_norm(x.double() @ their_weight.t()))
     theirs = last.detach().double().requires_grad_()
@@ -125,7 +125,7 @@ def test_statistics_at_rest():
 def test_gradients_are_nothing_where_a_relu_gave_nothing():
     x = torch.randn(90, 64, device=DEVICE).relu().to(DTYPE).requires_grad_()
     weight, norm, *_ = layer(64, 48, 0)
-    for out in (matmul_norm_relu.mixed(x, weight), matmul_norm_relu.norm_act(x, weight, norm)):
+    for out in (matmul_norm_relu.masked_product(x, weight), matmul_norm_relu.norm_act(x, weight, norm)):
         x.grad = None
         (out.float() * torch.randn(90, 48, device=DEVICE) * (out > 0)).sum().backward()
         assert (x.grad[x == 0] == 0).all()
@@ -179,13 +179,23 @@ def chosen(monkeypatch):
 def test_which_blocks_are_products(chosen):
     network, x = NetworkInNetwork(3, 7), torch.zeros(2, 3, 8, 8)
     blocks = list(network.blocks)
-    assert ways(blocks, x) == ["product", "product", "mixed", None, "product", "mixed", None, None, None]
-    assert ways(blocks, x[:1]) == ["product", "product", "mixed", *[None] * 6]
-    assert ways(blocks, x.requires_grad_()) == [None, "product", "mixed", None, "product", "mixed", None, None, None]
+    assert choose_kernels(blocks, x) == ["product", "product", "masked", None, "product", "masked", None, None, None]
+    assert choose_kernels(blocks, x[:1]) == ["product", "product", "masked", *[None] * 6]
+    assert choose_kernels(blocks, x.requires_grad_()) == [
+        None,
+        "product",
+        "masked",
+        None,
+        "product",
+        "masked",
+        None,
+        None,
+        None,
+    ]
     network.eval()
-    assert ways(blocks, x.detach()) == ["product", "product", None, None, "product", None, None, None, None]
+    assert choose_kernels(blocks, x.detach()) == ["product", "product", None, None, "product", None, None, None, None]
     chosen.setattr(matmul_norm_relu, "precision", lambda _: None)
-    assert ways(blocks, x) == [None] * 9
+    assert choose_kernels(blocks, x) == [None] * 9
 
 
 @pytest.mark.usefixtures("chosen")
@@ -202,9 +212,9 @@ def test_blocks_that_somebody_looks_at(hook):
     """What a hook does between two blocks would not be masked."""
     blocks, x = list(NetworkInNetwork(3, 7).blocks), torch.zeros(2, 3, 8, 8)
     handle = hook(blocks[1])
-    assert ways(blocks, x) == [None] * 9
+    assert choose_kernels(blocks, x) == [None] * 9
     handle.remove()
-    assert ways(blocks, x)[0] == "product"
+    assert choose_kernels(blocks, x)[0] == "product"
 
 
 @pytest.mark.usefixtures("chosen")
@@ -240,11 +250,11 @@ def test_other_convolutions_in_a_block(convolution):
 def test_blocks_whose_gradients_would_not_be_masked():
     """The last of all, one before a pool or a wide convolution, and widths that there are no tiles for."""
     x = torch.zeros(9, 3, 10, 10)
-    assert ways([Block(3, 64, 5)], x) == [None]
-    assert ways([Block(3, 64, 5, pool="max"), Block(64, 64, 1), Block(64, 64, 3)], x) == [None, None, None]
-    assert ways([Block(3, 64, 5), Block(64, 300, 1)], x) == [None, None]
-    assert ways([Block(3, 64, 5), Block(64, 64, 1)], x) == ["product", "mixed"]
-    assert ways([Block(6, 64, 5), Block(64, 64, 1)], torch.zeros(9, 6, 10, 10)) == [None, None]
+    assert choose_kernels([Block(3, 64, 5)], x) == [None]
+    assert choose_kernels([Block(3, 64, 5, pool="max"), Block(64, 64, 1), Block(64, 64, 3)], x) == [None, None, None]
+    assert choose_kernels([Block(3, 64, 5), Block(64, 300, 1)], x) == [None, None]
+    assert choose_kernels([Block(3, 64, 5), Block(64, 64, 1)], x) == ["product", "masked"]
+    assert choose_kernels([Block(6, 64, 5), Block(64, 64, 1)], torch.zeros(9, 6, 10, 10)) == [None, None]
 
 
 @pytest.mark.parametrize(("training", "n_channels", "frozen"), [(True, 3, ()), (True, 1, (0, 5)), (False, 3, ())])
@@ -295,18 +305,18 @@ def test_only_where_it_has_been_seen_to_work(version, major, memory, suited, mon
     properties = types.SimpleNamespace(major=major, shared_memory_per_block_optin=memory)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     monkeypatch.setattr(matmul_norm_relu._kernels().triton, "__version__", version)
-    matmul_norm_relu._suited.cache_clear()
+    matmul_norm_relu._supported.cache_clear()
     try:
-        assert matmul_norm_relu._suited(0) is suited
-        matmul_norm_relu._suited.cache_clear()
+        assert matmul_norm_relu._supported(0) is suited
+        matmul_norm_relu._supported.cache_clear()
         monkeypatch.setenv("TRITON_PTXAS_PATH", "another")
-        assert not matmul_norm_relu._suited(0)
+        assert not matmul_norm_relu._supported(0)
     finally:
-        matmul_norm_relu._suited.cache_clear()
+        matmul_norm_relu._supported.cache_clear()
 
 
 def test_only_in_bf16(monkeypatch):
-    monkeypatch.setattr(matmul_norm_relu, "_suited", lambda _: True)
+    monkeypatch.setattr(matmul_norm_relu, "_supported", lambda _: True)
     x = torch.zeros(1, device=DEVICE)
     assert matmul_norm_relu.precision(x) is None
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")

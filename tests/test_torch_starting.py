@@ -163,7 +163,7 @@ def test_the_weights_of_the_package_fit_images_of_any_kind(shape):
     module = building.build(factory, shape, 7, np.random.SeedSequence(0))
     assert module(torch.rand(2, shape[2], *shape[:2])).shape == (2, 7)
     about = starting.available()["nin"]
-    assert starting.of(factory).described() == {"given": "procedural", "sha256": about["sha256"]}
+    assert starting.first_weights_of(factory).described() == {"given": "procedural", "sha256": about["sha256"]}
     assert about["command"].startswith("runoff pretrain")
 
 
@@ -174,7 +174,7 @@ def test_weights_of_the_package_that_were_altered(tmp_path, monkeypatch):
     about = {"small": {"file": "small.safetensors", "sha256": "0" * 64}}
     (folder / "manifest.json").write_text(json.dumps(about))
     monkeypatch.setattr(starting.resources, "files", lambda _: tmp_path)
-    with pytest.raises(StorageError, match="were altered or damaged: install runoff again"):
+    with pytest.raises(StorageError, match="were altered or damaged: reinstall runoff"):
         starting.start("small", "procedural")
     with pytest.raises(ValueError, match="weights='procedural' are for network 'small', got 'nin': use weights=None"):
         starting.start("nin", "procedural")

@@ -41,9 +41,9 @@ class Recipe:
     trivial : TrivialAugment, one random operation of random strength on every image (see `augment.trivial`)
     cutmix : the fraction of batches that paste a random rectangle of another image instead of mixup
     label_smoothing : as in PyTorch
-    average : the fraction of steps, at the end of training, over which weights and batch statistics are averaged
+    average : average weights and batch statistics over this fraction of the steps, at the end of training
     test_flip : average the scores of an input and its mirror image
-    test_shift : average the scores of an input and four copies shifted diagonally by this many pixels
+    test_shift : average the scores of an input and four copies, shifted diagonally by this many pixels
     precision : "fp32", "tf32", "bf16", or "auto": bf16 on GPUs that have it, else fp32
 
     """
@@ -121,7 +121,7 @@ class Recipe:
         return (self.lr * self.gamma**passed).astype(np.float32)
 
     def newest(self, n_samples: int) -> NDArray[np.float32]:
-        """The share of each step's weights in the running average: all until the average begins, then equal shares."""
+        """Return the weight of each step in the running average: 1 until the average begins, then equal shares."""
         steps = self.steps_of(n_samples)
         n_averaged = max(1, round(self.average * steps))
         return (1 / np.maximum(1, np.arange(steps) - (steps - n_averaged) + 1)).astype(np.float32)

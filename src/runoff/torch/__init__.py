@@ -1,4 +1,4 @@
-"""Deep ensembles: certified predictions from networks in PyTorch."""
+"""Certified ensembles of PyTorch networks."""
 
 from runoff.errors import MissingExtraError
 

@@ -1,4 +1,4 @@
-"""Networks with first weights from a source, and global random numbers that are one's own for a while."""
+"""Building a network from a seed, and seeding the global random number generators for a limited time."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ from runoff.errors import InputError
 from runoff.torch.networks import Factory
 
 State = dict[str, Tensor]
-ATTEMPTS = 5  # to build a network undisturbed
-_drawing = threading.RLock()  # one at a time takes global random numbers for its own
+ATTEMPTS = 5  # at something that other threads may disturb by drawing global random numbers
+_rng_lock = threading.RLock()
 
 
 def tensors_of(module: nn.Module) -> State:
-    """Everything that a network learns or keeps, also buffers that its state_dict leaves out; shared ones once."""
+    """Return all parameters and buffers by name, including non-persistent buffers; shared ones once."""
     return {name: value.detach() for name, value in (*module.named_parameters(), *module.named_buffers())}
 
 
 def build(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
-    """A network with first weights from a source.
+    """Return a network whose initial weights are drawn from `source`.
 
-    Weights are drawn from global random numbers, from which others may draw at the same time in other threads. So it is
-    built twice, until both are equal; which also finds functions that give different networks, or the same one twice.
+    Weights come from global random number generators, which other threads may use at the same time. So the network is
+    built twice, until both are equal. This also detects factories that are not reproducible or return shared tensors.
     """
     for _ in range(ATTEMPTS):
-        first, second = (built(factory, shape, n_classes, source) for _ in range(2))
+        first, second = (build_once(factory, shape, n_classes, source) for _ in range(2))
         one, other = tensors_of(first), tensors_of(second)
-        places = {value.untyped_storage().data_ptr() for value in one.values() if value.numel()}
+        storages = {value.untyped_storage().data_ptr() for value in one.values() if value.numel()}
         if shared := [
-            n for n, value in other.items() if value.numel() and value.untyped_storage().data_ptr() in places
+            n for n, value in other.items() if value.numel() and value.untyped_storage().data_ptr() in storages
         ]:
             raise InputError(
-                f"network must make every tensor anew, but two of its networks share {shared[0]!r}: copy the module "
-                "(copy.deepcopy) inside the function"
+                f"network must create new tensors on every call, but two of its networks share {shared[0]!r}: copy the "
+                "module (copy.deepcopy) inside the function"
             )
         if one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one):
             return first
     raise InputError(
-        "network must give the same weights for the same random numbers, got different ones: it draws from a source of "
-        "its own, or another thread draws from the global one at the same time"
+        "network must give the same weights for the same random numbers, got different ones: it uses another random "
+        "number generator, or another thread draws from the global one at the same time"
     )
 
 
-def built(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
-    """The same, once: for where nothing rests on its weights."""
+def build_once(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
+    """Return a network as `build` does, unchecked: for callers that replace its weights."""
     torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
-    with own_numbers(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
+    with seeded_generators(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
         module = factory(torch_shape, n_classes)
     if not isinstance(module, nn.Module):
-        raise InputError(f"network must give an nn.Module, got {type(module).__name__}")
+        raise InputError(f"network must return an nn.Module, got {type(module).__name__}")
     return module
 
 
 @contextmanager
-def own_numbers(seed: int) -> Iterator[None]:
-    """Global random numbers of PyTorch (on the CPU), numpy and Python from a seed, and afterwards as they were."""
-    with _drawing:
+def seeded_generators(seed: int) -> Iterator[None]:
+    """Seed the global generators of PyTorch (on the CPU), NumPy and Python; restore their states afterwards."""
+    with _rng_lock:
         before = torch.default_generator.get_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
         try:
             seed_all(seed)
@@ -74,25 +74,28 @@ def own_numbers(seed: int) -> Iterator[None]:
             random.setstate(before[2])
 
 
-def draws_numbers(work: Callable[[], object]) -> bool:
-    """Whether some work draws from global random numbers on the host: each time, since others may draw, too."""
+def draws_random_numbers(work: Callable[[], object]) -> bool:
+    """Return whether a call draws global random numbers on the host.
+
+    It counts only if every attempt does: other threads may draw, too.
+    """
     for _ in range(ATTEMPTS):
-        with own_numbers(0):
-            before = _numbers()
+        with seeded_generators(0):
+            before = _generator_states()
             work()
-            if _numbers() == before:
+            if _generator_states() == before:
                 return False
     return True
 
 
 def seed_all(seed: int) -> None:
-    """Start all global random numbers on the host."""
+    """Seed all global random number generators on the host."""
     torch.default_generator.manual_seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     random.seed(seed)
 
 
-def _numbers() -> tuple[Any, ...]:
-    """Where global random numbers on the host are at."""
+def _generator_states() -> tuple[Any, ...]:
+    """Return the states of all global random number generators on the host."""
     numpy_: Any = np.random.get_state()  # noqa: NPY002
     return torch.default_generator.get_state().numpy().tobytes(), numpy_[1].tobytes(), numpy_[2:], random.getstate()

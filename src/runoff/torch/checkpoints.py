@@ -1,7 +1,7 @@
-"""Checkpoints: each trained network in a file of its own, written whole, and used again only for the same network.
+"""Checkpoints: one file per trained network, written atomically and reused only for the same network.
 
-A network is the same if everything it follows from is: its samples and labels, its seeds, the recipe, the network's
-architecture, the device and the version of PyTorch. All of this goes into its identity.
+A network is the same if everything that it depends on is the same: samples and labels, seeds, recipe, architecture,
+device and versions. All of this goes into its identity.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from runoff._io.sources import canonical, code_digest
 from runoff._version import __version__
 from runoff.errors import CheckpointError
 from runoff.torch import devices, starting
-from runoff.torch.building import State, build, own_numbers, tensors_of
+from runoff.torch.building import State, build, seeded_generators, tensors_of
 from runoff.torch.kernels import norm_relu_pool
 from runoff.torch.networks import Factory
 from runoff.torch.training.jobs import Job, array_digest
@@ -34,22 +34,22 @@ from runoff.torch.training.trainer import Trainer
 
 FORMAT = "runoff network 1"
 PACKAGE = Path(__file__).parent.parent
-COMPUTING = tuple(  # a file that is missing here would silently leave the identity
+COMPUTING = tuple(  # a change of any other file leaves identities as they are
     PACKAGE / name
     for name in (
         "hashing.py", "recipes.py", "torch/building.py", "torch/devices.py", "torch/inputs.py", "torch/networks.py",
         "torch/starting.py", "torch/training", "torch/kernels",
     )
 )  # fmt: skip
-SCORES = "runoff:scores"  # beside the weights, where inputs were given
+SCORES = "runoff:scores"  # stored with the weights, if inputs were scored
 FILE = re.compile(r"member-(\d{6,})-seed-(\d{4,})\.safetensors")
 
 
 def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
-    """A digest of what a factory builds, the same on every machine.
+    """Return a digest of what a factory builds, the same on every machine.
 
-    It covers the names, shapes and types of the tensors, which of them are trained, the layers as they show themselves,
-    and the source of the factory and of all layers, where there is any.
+    It covers the names, shapes and types of the tensors, which of them are trained, the module's repr, and the source
+    of the factory and of all layers that are not PyTorch's.
     """
     factory = starting.plain(factory)
     module = build(factory, shape, n_classes, np.random.SeedSequence(0))
@@ -61,8 +61,8 @@ def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> st
     sources = [
         _source(thing) for thing in (factory, *kinds) if not getattr(thing, "__module__", "").startswith("torch.")
     ]
-    told = json.dumps([type(module).__qualname__, repr(module), tensors, sources])
-    return hashlib.sha256(told.encode()).hexdigest()
+    description = json.dumps([type(module).__qualname__, repr(module), tensors, sources])
+    return hashlib.sha256(description.encode()).hexdigest()
 
 
 def _source(thing: Any) -> str:
@@ -75,9 +75,9 @@ def _source(thing: Any) -> str:
 
 
 def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
-    """A digest of what a factory's network does on this machine: its first weights, its answers and its gradients.
+    """Return a digest of a network's initial weights, logits and gradients on this machine.
 
-    This finds what does not show in its source, such as a number that its function took from elsewhere.
+    It detects what the source does not show, such as a value that the factory takes from an outer scope.
     """
     module = build(factory, shape, n_classes, np.random.SeedSequence(0))
     hashed = hashlib.sha256(digest(tensors_of(module)).encode())
@@ -85,20 +85,20 @@ def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
     torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
     numbers = draws.standard_normal((2, *torch_shape), dtype=np.float32)
     plain = torch.autocast("cpu", enabled=False)
-    with devices.repeatable("fp32", torch.device("cpu")), own_numbers(0), torch.inference_mode(False), plain:
+    with devices.repeatable("fp32", torch.device("cpu")), seeded_generators(0), torch.inference_mode(False), plain:
         x, y = torch.from_numpy(numbers), torch.tensor([0, n_classes - 1])
         with torch.enable_grad():
             logits = module.train()(x)
             torch.nn.functional.cross_entropy(logits.float(), y).backward()  # type: ignore[no-untyped-call]
         gradients = {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
         with torch.no_grad():
-            answers = module.eval()(x)
-    hashed.update(digest({"logits": logits.detach(), "answers": answers, **gradients}).encode())
+            eval_logits = module.eval()(x)
+    hashed.update(digest({"logits": logits.detach(), "eval_logits": eval_logits, **gradients}).encode())
     return hashed.hexdigest()
 
 
 def sources() -> str:
-    """Return a digest of the code that decides a network's bits: another version of it may give others."""
+    """Return a digest of the code that decides a network's bits."""
     return code_digest([*COMPUTING])
 
 
@@ -106,7 +106,7 @@ class Identities:
     """The identities of the networks of one trainer."""
 
     def __init__(self, trainer: Trainer) -> None:
-        self.trained_with = {  # what networks depend on besides their samples and settings
+        self.trained_with = {  # all that networks depend on besides their samples and settings
             "device": devices.describe(trainer.device),
             "precision": trainer.precision,
             "torch": torch.__version__,
@@ -123,14 +123,14 @@ class Identities:
             sources(),
             architecture(trainer.network, trainer.shape, trainer.n_classes),
             behaviour(trainer.network, trainer.shape, trainer.n_classes),
-            None if (first := starting.of(trainer.network)) is None else first.sha256,
+            None if (first := starting.first_weights_of(trainer.network)) is None else first.sha256,
         ]
         self.trained_with["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
 
     def identity(self, job: Job) -> str:
         """Return a digest of everything that this network depends on."""
         images = job.images()
-        own = [
+        job_inputs = [
             job.member,
             job.seed,
             job.source.entropy,
@@ -138,14 +138,14 @@ class Identities:
             array_digest(images),
             array_digest(job.labels),
         ]
-        return hashlib.sha256(json.dumps([self._common, own], default=str).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self._common, job_inputs], default=str).encode()).hexdigest()
 
 
 class Checkpoints:
-    """Networks kept in a directory, one safetensors file each.
+    """Networks in a directory, one safetensors file each.
 
-    `weights=False` keeps scores only, for ensembles whose weights would fill a disk; `half=True` keeps them in half
-    precision. Whoever can write to the directory can change predictions; what is read is never executed.
+    `weights=False` stores scores only, for ensembles whose weights would fill a disk; `half=True` stores scores in half
+    precision. Anyone who can write to the directory can change predictions, but nothing that is read is executed.
     """
 
     def __init__(self, path: str | Path, *, weights: bool = True, half: bool = False, make: bool = True) -> None:
@@ -154,19 +154,19 @@ class Checkpoints:
             self.path.mkdir(parents=True, exist_ok=True)
 
     def file(self, member: int, seed: int) -> Path:
-        """Return the file of a network."""
+        """Return the path of a network's file."""
         return self.path / f"member-{member:06d}-seed-{seed:04d}.safetensors"
 
     def existing(self) -> dict[tuple[int, int], Path]:
-        """Return the files of all networks that are kept, by member and seed."""
+        """Return the files of all stored networks, by member and seed."""
         files = list(self.path.iterdir()) if self.path.is_dir() else []
         named = [(FILE.fullmatch(file.name), file) for file in files]
         return {(int(match[1]), int(match[2])): file for match, file in named if match}
 
     def get(self, job: Job, identity: str | None, inputs: str | None) -> Trained | None:
-        """Return this very network if it is kept, with its scores only if they are for these inputs.
+        """Return the network if it is stored with this identity, with its scores only if they are for these inputs.
 
-        Without an identity, any network of that member and seed, for callers that know it to be the right one.
+        Without an identity, any network of that member and seed is returned, for callers that have checked it.
         """
         file = self.file(job.member, job.seed)
         if not file.exists():
@@ -190,9 +190,9 @@ class Checkpoints:
         )
 
     def has(self, job: Job, identity: str, inputs: str | None) -> bool:
-        """Return whether this network is kept, by the file's metadata, without reading all of it.
+        """Return whether the network is stored, by its file's metadata alone.
 
-        With `inputs`, it must have scores for them; without, weights.
+        With `inputs`, its scores for them must be stored; without, its weights.
         """
         file = self.file(job.member, job.seed)
         if not file.exists():
@@ -206,15 +206,12 @@ class Checkpoints:
         return metadata.get("identity") == identity and useful
 
     def seconds(self, member: int, seed: int) -> float:
-        """Return how long a kept network took to train."""
+        """Return the training time of a stored network in seconds."""
         with safe_open(self.file(member, seed), framework="pt") as opened:
             return float((opened.metadata() or {}).get("seconds", 0))
 
     def put(self, trained: Trained, identity: str) -> Trained:
-        """Write a network to a temporary file, sync and rename it, and return it as `get` will.
-
-        With `half`, its scores are rounded.
-        """
+        """Write a network atomically and return it as `get` will: with `half`, its scores are rounded."""
         state = dict(trained.state) if self.weights else {}
         if trained.scores is not None:
             scores = torch.from_numpy(trained.scores)
@@ -234,11 +231,11 @@ class Checkpoints:
         return trained
 
     def keep_only(self, identities: set[str]) -> None:
-        """Keep all files: another fit may need them."""
+        """Delete nothing: another fit may need the files."""
 
 
 def is_checkpoint(file: Path) -> bool:
-    """Return whether a file is one of ours, so that it may be deleted: a regular file that says so of itself."""
+    """Return whether a path is a regular file whose metadata says that it is a checkpoint, so it may be deleted."""
     if file.is_symlink() or not file.is_file():
         return False
     try:
@@ -249,7 +246,7 @@ def is_checkpoint(file: Path) -> bool:
 
 
 def digest(state: State) -> str:
-    """Of names, types, shapes and values."""
+    """Return a SHA-256 of the tensors' names, types, shapes and values."""
     hashed = hashlib.sha256()
     for name in sorted(state):
         value = state[name].detach().contiguous()
@@ -259,7 +256,7 @@ def digest(state: State) -> str:
 
 
 def read(file: Path) -> tuple[dict[str, str], State]:
-    """A checkpoint's metadata and tensors, if it is whole."""
+    """Return the metadata and the tensors of an intact checkpoint."""
     try:
         with safe_open(file, framework="pt") as opened:
             metadata = opened.metadata() or {}
@@ -267,11 +264,11 @@ def read(file: Path) -> tuple[dict[str, str], State]:
     except (SafetensorError, OSError) as error:
         raise CheckpointError(_unreadable(file, error)) from None
     if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{file} is no checkpoint of this release: use another directory, or remove it")
+        raise CheckpointError(f"{file} is not a checkpoint of this release: use another directory, or remove it")
     if metadata.get("digest") != digest(state):
-        raise CheckpointError(f"{file} was altered or damaged: remove it, and its member is trained again")
+        raise CheckpointError(f"{file} was altered or damaged: remove it, and its network will be retrained")
     return metadata, state
 
 
 def _unreadable(file: Path, error: Exception) -> str:
-    return f"{file} cannot be read ({error}): remove it, and its member is trained again"
+    return f"{file} cannot be read ({error}): remove it, and its network will be retrained"

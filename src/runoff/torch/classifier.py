@@ -1,4 +1,4 @@
-"""TorchClassifier: certified predictions from networks in PyTorch."""
+"""TorchClassifier: certified predictions from ensembles of networks."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from runoff.torch.training.trainer import Trainer
 
 @dataclass(frozen=True, eq=False)
 class NetworkMember:
-    """A member: `n_seeds` networks, or none where its samples have fewer than two classes."""
+    """A member: `n_seeds` networks, or none if its samples have fewer than two classes."""
 
     index: int
-    shares: NDArray[np.float64]  # of each class among its samples
+    shares: NDArray[np.float64]  # of each class among the member's samples
     fitted: tuple[State, ...] = field(default=(), repr=False)
     scores: tuple[NDArray[np.float32] | None, ...] = field(default=(), repr=False)  # for the inputs given to `fit`
     refused: str | None = None
 
     @classmethod
     def of(cls, index: int, shares: NDArray[np.float64], trained: list[Trained]) -> NetworkMember:
-        """Return the member made of these networks, without those that cannot be used."""
+        """Return a member with these networks, except those that cannot be used."""
         usable = sorted((network for network in trained if network.refused is None), key=lambda network: network.seed)
         states, scores = tuple(network.state for network in usable), tuple(network.scores for network in usable)
         refused = next((network.refused for network in trained if network.refused is not None), None)
@@ -50,28 +50,28 @@ class NetworkMember:
 
 
 class TorchClassifier(Ensemble):
-    """An ensemble of networks whose predictions come with a proven number of edits that cannot change them.
+    """An ensemble of networks that certifies how many edits of the training samples cannot change a prediction.
 
-    As `RunoffClassifier`, with networks for members: each is trained on its own buckets of the training samples alone,
-    bit for bit the same whatever is trained beside it.
+    It works as `RunoffClassifier`, with networks as members. Each is trained only on the samples of the member's
+    buckets, with the same bits whatever is trained at the same time.
 
     Samples are images, as an array (n, height, width, channels) or (n, height, width) or as a tensor
-    (n, channels, height, width), or rows of numbers (n, features). Each member normalises by the mean and the standard
-    deviation of its own samples.
+    (n, channels, height, width), or rows of numbers (n, features). Each member normalises inputs by the mean and the
+    standard deviation of its samples.
 
     Parameters
     ----------
-    network : "nin" (the paper's), "small", or a function (shape, n_classes) -> nn.Module, where shape is that of one
-        input as PyTorch sees it: (channels, height, width) or (features,)
+    network : "nin" (the paper's), "small", or a function (shape, n_classes) -> nn.Module, where shape is the shape of
+        one input in PyTorch: (channels, height, width) or (features,)
     recipe : a `Recipe` or the name of one: "paper", "paper-no-flip", "strong", "strong-no-flip", "quick". Fixed
         beforehand
-    weights : what all networks start from: None (random weights), the path of a safetensors file that no training
-        sample has touched, as `runoff pretrain` writes it, or "procedural" (such weights that come with the package)
-    classes : all labels there can be. Needed: the networks' outputs must not depend on which labels somebody brings
-    n_seeds : networks for each member, with different seeds, whose scores are averaged (DPA*)
-    device : "cpu", "cuda", "cuda:N". Default: a GPU if there is one
-    in_flight : networks trained at a time. It changes the time only
-    checkpoints : a directory where finished networks are kept, so that an interrupted fit goes on where it was
+    weights : initial weights of all networks: None (random), the path of a safetensors file that does not depend on
+        the training samples, as written by `runoff pretrain`, or "procedural" (such weights from the package)
+    classes : all possible labels. Required: the outputs of the networks must not depend on the labels in y
+    n_seeds : networks per member, with different seeds, whose scores are averaged (DPA*)
+    device : "cpu", "cuda", "cuda:N". Default: a GPU if one is available
+    in_flight : networks trained at a time. It affects the time only, not the results
+    checkpoints : a directory for finished networks, so that an interrupted fit continues where it stopped
     progress : show progress on stderr. Default: if it is a terminal
     n_partitions, spread, election, bound, hash_key, random_state, hash : as in `RunoffClassifier`
 
@@ -115,23 +115,22 @@ class TorchClassifier(Ensemble):
         self.progress = progress
 
     def fit(self, X: Any, y: Any, *, score: Any = None) -> Self:
-        """Hash the samples into buckets and train every member on its own.
+        """Hash the samples into buckets and train every member on the samples of its buckets.
 
-        Inputs given as `score` are scored as each network is finished, and kept with it: asking for them afterwards
-        costs nothing.
+        The inputs `score` are scored when each network finishes, so that certifying them later takes no inference.
         """
         self._to_score = None if score is None else compact(inputs.images(score, devices.find(self.device)))
         return super().fit(X, _host(y))
 
     def _undo(self, before: dict[str, Any]) -> None:
-        """What failed leaves no trace, but for networks that are finished: the next attempt finds them."""
+        """Restore the state before a failed call, but keep finished networks for the next attempt."""
         store = self.__dict__.get("_store")
         super()._undo(before)
         if store is not None:
             self._store: Any = store
 
     def add_seeds(self, n: int) -> Self:
-        """Train n more networks for each member, by the same recipe; those that are there stay as they are."""
+        """Train n more networks per member by the same recipe; existing networks do not change."""
         check_is_fitted(self)
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
             raise InputError(f"n must be a whole number of at least 1, got {n!r}")
@@ -146,9 +145,9 @@ class TorchClassifier(Ensemble):
         return self
 
     def update(self, add: tuple[Any, Any] | None = None, remove: tuple[Any, Any] | None = None) -> Self:
-        """Insert and delete training samples; only members whose buckets changed are trained again.
+        """Insert and delete training samples, and retrain only the members whose buckets changed.
 
-        The result is, bit for bit, that of `fit` on the new data.
+        The result has the same bits as `fit` on the new data.
         """
         return super().update(*(None if pair is None else (pair[0], _host(pair[1])) for pair in (add, remove)))
 
@@ -161,20 +160,20 @@ class TorchClassifier(Ensemble):
 
     @classmethod
     def load(cls, path: str | Path, *, network: Factory | None = None, device: Any = None) -> TorchClassifier:
-        """Read a directory that `save` wrote. Nothing is unpickled; every file's SHA-256 is checked first.
+        """Load a classifier from a directory written by `save`, after checking the SHA-256 of every file.
 
-        A network of your own must be given again: code is not stored.
+        Nothing is unpickled. A custom network must be passed again, because code is not stored.
         """
         from runoff.saving import networks
 
         return networks.load(cls, Path(path), network, device)
 
     def restore_networks(self, recipe: Recipe, network: Factory, first_weights: dict[str, str] | None) -> None:
-        """Take over what the networks of a saved classifier were trained with; the members are set by the caller."""
+        """Set what the networks of a saved classifier were trained with; the caller sets the members."""
         self._recipe, self._network, self.first_weights_ = recipe, network, first_weights
         self._inputs = None
 
-    # -- what Ensemble asks for ----------------------------------------------------------------------------------------
+    # -- methods that Ensemble calls -----------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
         super()._check_settings()
@@ -182,7 +181,7 @@ class TorchClassifier(Ensemble):
         starting.start(self.network, self.weights)
         if self.classes is None:
             raise InputError(
-                "classes must be given, such as classes=range(10): if the outputs of the networks followed from the "
+                "classes must be given, such as classes=range(10): if the outputs of the networks depended on the "
                 "labels in y, one sample with a new label would change every member"
             )
 
@@ -197,17 +196,17 @@ class TorchClassifier(Ensemble):
 
     def _prepare(self) -> None:
         self._recipe, self._network = recipes.get(self.recipe), starting.start(self.network, self.weights)
-        first = starting.of(self._network)
+        first = starting.first_weights_of(self._network)
         self.first_weights_ = None if first is None else first.described()
         self._inputs = self.__dict__.pop("_to_score", None)
-        self._identities: dict[tuple[int, int], str] = {}  # of the members' networks
+        self._identities: dict[tuple[int, int], str] = {}  # by member and seed
         if self.checkpoints is not None:
             self._store = Checkpoints(self.checkpoints)
         elif not isinstance(getattr(self, "_store", None), MemoryStore):
-            self._store = MemoryStore()  # an existing one still has what an earlier fit finished
+            self._store = MemoryStore()  # an existing one has the networks that a failed fit finished
 
     def trainer(self) -> Trainer:
-        """Return what trains and scores the networks of this fitted classifier."""
+        """Return the trainer that trains and scores the networks of this fitted classifier."""
         return Trainer(
             self._network,
             self._recipe,
@@ -223,7 +222,7 @@ class TorchClassifier(Ensemble):
         networks: dict[int, list[Trained]] = {m: [] for m in which}
         for trained in chain(pipeline.kept(), pipeline.train(self.progress)):
             networks[trained.member].append(trained)
-        # Networks of removed samples are forgotten: removing a sample is unlearning it.
+        # Removing a sample is unlearning it, so networks that were trained on it are deleted.
         self._identities = {k: v for k, v in self._identities.items() if k[0] not in networks} | pipeline.identities
         self._store.keep_only(set(self._identities.values()))
         n_classes = len(self.classes_)
@@ -247,7 +246,7 @@ class TorchClassifier(Ensemble):
     def _by_member(self, inputs: Samples) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Yield each member's scores."""
         states = [((m.index, s), state) for m in self.members_ for s, state in enumerate(m.fitted)]
-        left = {m.index: len(m.fitted) for m in self.members_}
+        n_missing = {m.index: len(m.fitted) for m in self.members_}
         parts: dict[int, dict[int, NDArray[np.float32]]] = {m.index: {} for m in self.members_}
         scored = self._network_scores(states, compact(inputs.data))
         for m in self.members_:
@@ -255,15 +254,15 @@ class TorchClassifier(Ensemble):
                 yield m.index, member_scores((), m.shares, len(inputs))
         for (m, s), scores in with_progress(scored, "scoring inputs", len(states), show=self.progress):
             parts[m][s] = scores
-            left[m] -= 1
-            if not left[m]:
-                by_seed = parts.pop(m)  # summed in order of seeds, whatever order they arrived in
+            n_missing[m] -= 1
+            if not n_missing[m]:
+                by_seed = parts.pop(m)  # summed in the order of seeds, so that the order of arrival has no effect
                 yield m, member_scores([by_seed[s] for s in sorted(by_seed)], self.members_[m].shares, len(inputs))
 
     def _network_scores(self, states: list[Any], inputs: NDArray[Any]) -> Iterator[Any]:
-        """Yield the networks' scores, which are already known for the inputs that `fit` was given."""
+        """Yield the networks' scores; those for the inputs passed to `fit` are stored."""
         if len(self.members_) != self.partition_.n_members:
-            raise InputError("the classifier is not completely fitted: fit it again")
+            raise InputError("the classifier is only partly fitted: fit it again")
         known = self._inputs is not None and np.array_equal(self._inputs, inputs)
         if known and all(scores is not None for m in self.members_ for scores in m.scores):
             yield from (((m.index, s), scores) for m in self.members_ for s, scores in enumerate(m.scores))
@@ -277,5 +276,5 @@ class TorchClassifier(Ensemble):
 
 
 def _host(y: Any) -> Any:
-    """Labels as an array."""
+    """Return labels on the host: a tensor as an array, anything else unchanged."""
     return y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else y

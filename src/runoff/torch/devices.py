@@ -1,4 +1,4 @@
-"""Devices: where members are trained, and the settings under which the same input gives the same bits."""
+"""Devices, and the settings under which they give the same bits for the same input."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ from runoff.isolation import one_thread
 from runoff.recipes import Recipe
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-FIXED = (":4096:8", ":16:8")  # with which cuBLAS gives the same bits on several streams
+FIXED = (":4096:8", ":16:8")  # values with which cuBLAS gives the same bits on several streams
 
-# cuBLAS reads this when it starts, so it must be there before anything runs on a GPU.
+# cuBLAS reads this variable when it starts, so it is too late to set it once something has run on a GPU.
 _late = torch.cuda.is_initialized() and os.environ.get(WORKSPACE) not in FIXED  # type: ignore[no-untyped-call]
 os.environ.setdefault(WORKSPACE, FIXED[0])
 
 
 def find(device: str | torch.device | None) -> torch.device:
-    """The device of that name, or the first GPU, or the CPU; refused if it cannot repeat itself bit for bit."""
+    """Return a device; by default the first GPU, or the CPU. Reject devices that cannot reproduce results."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        found = torch.device(device)
+        chosen = torch.device(device)
     except RuntimeError:
         raise DeviceError(f"device must be 'cpu', 'cuda' or 'cuda:N', got {device!r}") from None
-    if found.type == "cpu":
+    if chosen.type == "cpu":
         return torch.device("cpu")
-    if found.type != "cuda":
+    if chosen.type != "cuda":
         raise DeviceError(
-            f"device must be a CPU or a CUDA GPU, got {found.type!r}: its kernels promise no fixed order of sums, so "
-            "two trainings of one member could differ"
+            f"device must be a CPU or a CUDA GPU, got {chosen.type!r}: its kernels promise no fixed order of sums, so "
+            "retraining a member could give different results"
         )
     if not torch.cuda.is_available():
-        raise DeviceError(f"device {str(device)!r} is not there: PyTorch sees no CUDA GPU; use device='cpu'")
-    if found.index is not None and found.index >= torch.cuda.device_count():
-        raise DeviceError(f"device {str(device)!r} is not there: PyTorch sees {torch.cuda.device_count()} GPUs")
+        raise DeviceError(f"device {str(device)!r} does not exist: PyTorch sees no CUDA GPU; use device='cpu'")
+    if chosen.index is not None and chosen.index >= torch.cuda.device_count():
+        raise DeviceError(f"device {str(device)!r} does not exist: PyTorch sees {torch.cuda.device_count()} GPUs")
     if _late or os.environ[WORKSPACE] not in FIXED:
         raise DeviceError(
             f"CUDA was started with {WORKSPACE}={'' if _late else os.environ[WORKSPACE]!r}, with which sums may differ "
             f"from run to run: import runoff.torch before using the GPU, or set {WORKSPACE}={FIXED[0]}"
         )
-    return torch.device("cuda", torch.cuda.current_device() if found.index is None else found.index)
+    return torch.device("cuda", torch.cuda.current_device() if chosen.index is None else chosen.index)
 
 
 def describe(device: torch.device) -> str:
-    """What a checkpoint remembers of where it was made: other hardware gives other last bits."""
+    """Return a description of the hardware and of settings that affect the last bits of results."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     limits = [f"{name}={os.environ[name]}" for name in CPU_LIMITS if name in os.environ]
-    return " ".join(["cpu", _model(), torch.backends.cpu.get_cpu_capability(), *limits])
+    return " ".join(["cpu", _processor(), torch.backends.cpu.get_cpu_capability(), *limits])
 
 
-# With these, libraries choose other instructions, which give other last bits.
+# With these, libraries choose other instructions, which change the last bits of results.
 CPU_LIMITS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 
-def _model() -> str:
-    """Which processor it is, as the system names it."""
+def _processor() -> str:
+    """Return the processor's name and a digest of its features."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         kept = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "flags", "Features"))]
@@ -76,7 +76,7 @@ def _model() -> str:
 
 
 def precision_of(recipe: Recipe, device: torch.device) -> str:
-    """What "auto" means here."""
+    """Return the recipe's precision, with "auto" replaced by that of the device."""
     if recipe.precision != "auto":
         return recipe.precision
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
@@ -84,29 +84,31 @@ def precision_of(recipe: Recipe, device: torch.device) -> str:
 
 COMPILER, COMPILER_MODULE = "TORCHINDUCTOR_DETERMINISTIC", "torch._inductor.config"
 _lock = threading.Lock()
-_live: list[str] = []  # the precisions of those that rely on the settings now
-_undo = ExitStack()
+_active_precisions: list[str] = []  # one for each caller that relies on the settings now
+_restore = ExitStack()
 
 
 @contextmanager
 def repeatable(precision: str, device: torch.device) -> Iterator[None]:  # noqa: ARG001
-    """Deterministic kernels chosen by shape alone, and one thread a network on the CPU.
+    """Use deterministic kernels, chosen by shape alone, and one thread per network on the CPU.
 
-    These settings are global, so they stay while anybody relies on them, and go back when the last one is done.
+    These settings are global: they stay until the last caller that relies on them has finished.
     """
     with _lock:
-        if _live and ("tf32" in _live) != (precision == "tf32"):
-            raise DeviceError(f"networks in {precision} cannot be trained while others in {_live[0]} are: finish those")
-        if not _live:
-            _undo.enter_context(_settings(precision))
-        _live.append(precision)
+        if _active_precisions and ("tf32" in _active_precisions) != (precision == "tf32"):
+            raise DeviceError(
+                f"networks in {precision} cannot be trained while others in {_active_precisions[0]} are: wait for those"
+            )
+        if not _active_precisions:
+            _restore.enter_context(_settings(precision))
+        _active_precisions.append(precision)
     try:
         yield
     finally:
         with _lock:
-            _live.remove(precision)
-            if not _live:
-                _undo.close()
+            _active_precisions.remove(precision)
+            if not _active_precisions:
+                _restore.close()
 
 
 @contextmanager
@@ -126,12 +128,12 @@ def _settings(precision: str) -> Iterator[None]:
     try:
         torch.set_deterministic_debug_mode("error")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-        cudnn.deterministic, cudnn.benchmark = True, False  # benchmark would choose kernels by the clock
+        cudnn.deterministic, cudnn.benchmark = True, False  # benchmark would choose kernels by measured time
         cudnn.allow_tf32 = matmul.allow_tf32 = precision == "tf32"
         matmul.allow_bf16_reduced_precision_reduction = False
         mkldnn.enabled = True  # type: ignore[assignment]
         torch.set_num_threads(1)
-        with one_thread(), _compiler():
+        with one_thread(), _deterministic_compiler():
             yield
     finally:
         torch.set_deterministic_debug_mode(before[0])
@@ -143,14 +145,14 @@ def _settings(precision: str) -> Iterator[None]:
 
 
 @contextmanager
-def _compiler() -> Iterator[None]:
-    """For networks that PyTorch compiles: nothing chosen by the clock.
+def _deterministic_compiler() -> Iterator[None]:
+    """Keep PyTorch's compiler from choosing kernels by measured time.
 
-    `torch.use_deterministic_algorithms` would see to it by importing the compiler, which takes seconds, for networks
-    that never use it.
+    `torch.use_deterministic_algorithms` would import the compiler for this, which takes seconds, even for networks
+    that are not compiled.
     """
     before = os.environ.get(COMPILER), getattr(sys.modules.get(COMPILER_MODULE), "deterministic", None)
-    os.environ[COMPILER] = "1"  # read when it is imported
+    os.environ[COMPILER] = "1"  # read when the compiler is imported
     if (config := sys.modules.get(COMPILER_MODULE)) is not None:
         config.deterministic = True  # type: ignore[attr-defined]
     try:

@@ -1,4 +1,4 @@
-"""What a user gives as X, in one form: images as (n, height, width, channels), or rows of numbers (n, features)."""
+"""Conversion of X to one form: images (n, height, width, channels), or rows of numbers (n, features)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ON_IMAGES = ("crop", "flip", "jitter", "cutout", "affine", "trivial", "cutmix", 
 
 
 def images(X: Any, device: torch.device) -> NDArray[Any]:
-    """Arrays are (n, height, width[, channels]) or (n, features); tensors are (n, channels, height, width), too."""
+    """Return X as an array; images are (n, height, width[, channels]), as a tensor (n, channels, height, width)."""
     if isinstance(X, torch.Tensor):
         if X.device.type != "cpu" and X.device != device:
             raise DeviceError(f"X must be on {device} or on the host, got a tensor on {X.device}: move it")
         host = X.detach().cpu()
-        array = (host.float() if host.dtype == torch.bfloat16 else host).numpy()  # numpy has no such type
+        array = (host.float() if host.dtype == torch.bfloat16 else host).numpy()  # NumPy has no bfloat16
         array = array.transpose(0, 2, 3, 1) if array.ndim == 4 else array
     else:
         array = _stacked(X)
@@ -47,8 +47,8 @@ def images(X: Any, device: torch.device) -> NDArray[Any]:
 
 
 def _stacked(X: Any) -> NDArray[Any]:
-    """A list of images, if they are of one size."""
-    if hasattr(X, "iloc"):  # a frame: as it is, its columns would be taken for samples
+    """Return a list of images of one size as an array."""
+    if hasattr(X, "iloc"):  # iterating over a DataFrame would give its columns
         X = X.to_numpy()
     if isinstance(X, np.ndarray) and (X.dtype.kind != "O" or X.ndim > 1):
         return X
@@ -63,7 +63,7 @@ def _stacked(X: Any) -> NDArray[Any]:
 
 
 def suits(recipe: Recipe, X: NDArray[Any]) -> None:
-    """Refuse a recipe that asks of samples what they are not."""
+    """Reject a recipe with operations for images if X has rows of numbers."""
     used = [name for name in ON_IMAGES if getattr(recipe, name)]
     if X.ndim == 2 and used:
         raise InputError(f"the recipe's {used[0]} is for images, but X has rows of {X.shape[1]} numbers: turn it off")

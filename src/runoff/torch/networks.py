@@ -1,4 +1,4 @@
-"""Networks: the paper's Network-in-Network, and a small one for quick work on a CPU."""
+"""Networks: the paper's Network-in-Network, and a small network for CPUs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from runoff.torch.kernels import batch_and_head, matmul_norm_relu, norm_relu_poo
 
 Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features,)
 Factory = Callable[[Shape, int], nn.Module]
-ROWS = 2**15  # above which a layer is worth more as one product with batch norm than as one after the other
+ROWS = 2**15  # above this number of pixels, a matrix product fused with batch norm is faster than separate kernels
 
 
 class Block(nn.Module):
-    """Convolution, batch norm, ReLU and perhaps a pool of 3 x 3 at every second place."""
+    """A convolution with batch norm, ReLU and optional 3 x 3 pooling with stride 2."""
 
     def __init__(self, n_in: int, n_out: int, size: int, pool: str | None = None) -> None:
         super().__init__()
@@ -25,13 +25,14 @@ class Block(nn.Module):
         self.norm = nn.BatchNorm2d(n_out)
         self.pool = pool
 
-    def forward(self, x: Tensor, weight: Tensor | None = None, way: str | None = None) -> Tensor:
-        """On a GPU, everything after the convolution is one operation; `weight` is the convolution's in bf16.
+    def forward(self, x: Tensor, weight: Tensor | None = None, kernel: str | None = None) -> Tensor:
+        """Apply the block; on a GPU, everything after the convolution is one operation.
 
-        `way` is what `ways` says: "product" for one operation with the convolution, "mixed" for what comes behind it.
+        `weight` is the convolution's weight in bf16. `kernel` comes from `choose_kernels`: "product" fuses the
+        convolution, too; "masked" is for the block after a "product".
         """
-        if way is not None:
-            return self._multiplied(x, way)
+        if kernel is not None:
+            return self._as_product(x, kernel)
         if self.fused(x):
             weight = self.convolution.weight if weight is None else weight
             if self.as_patches and not x.requires_grad:
@@ -44,7 +45,7 @@ class Block(nn.Module):
             return F.max_pool2d(x, 3, stride=2, padding=1)
         return F.avg_pool2d(x, 3, stride=2, padding=1) if self.pool == "avg" else x
 
-    def _multiplied(self, x: Tensor, way: str) -> Tensor:
+    def _as_product(self, x: Tensor, kernel: str) -> Tensor:
         n, n_in, height, width = x.shape
         dtype = matmul_norm_relu.precision(x) or x.dtype
         if self.as_patches:
@@ -55,14 +56,14 @@ class Block(nn.Module):
             weight = self.convolution.weight.flatten(1)
         out = (
             matmul_norm_relu.norm_act(rows, weight, self.norm)
-            if way == "product"
-            else matmul_norm_relu.mixed(rows, weight)
+            if kernel == "product"
+            else matmul_norm_relu.masked_product(rows, weight)
         )
         out = out.view(n, height, width, -1).permute(0, 3, 1, 2)
-        return out if way == "product" else norm_relu_pool.norm_act(out, self.norm, self.pool, self.norm.training)
+        return out if kernel == "product" else norm_relu_pool.norm_act(out, self.norm, self.pool, self.norm.training)
 
     def fused(self, x: Tensor) -> bool:
-        """Whether kernels of our own take images of this kind: never for gradients at rest, which they do not have."""
+        """Return whether the Triton kernels can be used; in evaluation mode they have no gradients."""
         n_out, n_in, size, _ = self.convolution.weight.shape
         widest = max(n_in, n_out, 8 * size * size if self.as_patches else 0)
         ready = self.norm.training or not torch.is_grad_enabled()
@@ -70,69 +71,69 @@ class Block(nn.Module):
 
     @property
     def _as_built(self) -> bool:
-        """Whether the convolution is still of the kind that a block is made with."""
-        own, size = self.convolution, self.convolution.kernel_size[0]
-        usual = own.kernel_size == (size, size) and own.padding == (size // 2, size // 2)
-        plain = own.stride == own.dilation == (1, 1) and own.groups == 1 and own.padding_mode == "zeros"
-        return type(own) is nn.Conv2d and usual and plain and own.bias is None
+        """Whether nobody has replaced the convolution by one of another kind."""
+        conv, size = self.convolution, self.convolution.kernel_size[0]
+        same_size = conv.kernel_size == (size, size) and conv.padding == (size // 2, size // 2)
+        plain = conv.stride == conv.dilation == (1, 1) and conv.groups == 1 and conv.padding_mode == "zeros"
+        return type(conv) is nn.Conv2d and same_size and plain and conv.bias is None
 
     @property
     def hooked(self) -> bool:
-        """Whether anybody looks at, or changes, what goes in and out."""
+        """Whether the block has forward or backward hooks."""
         hooks = (self._forward_hooks, self._forward_pre_hooks, self._backward_hooks, self._backward_pre_hooks)
         return any(hooks)
 
     @property
     def as_patches(self) -> bool:
-        """Whether the convolution is one matrix product over the surroundings of each pixel."""
+        """Whether the convolution is computed as a matrix product over patches."""
         return self.convolution.in_channels < 8 and self.convolution.kernel_size[0] % 2 == 1
 
     @property
     def pointwise(self) -> bool:
-        """Whether the convolution is one matrix product of the right size over the pixels themselves."""
+        """Whether the convolution is a matrix product over pixels, of a size that the kernels support."""
         n_out, n_in, size, _ = self.convolution.weight.shape
         return size == 1 and matmul_norm_relu.fits(n_in, n_out)
 
     def extra_repr(self) -> str:
-        """Part of what a checkpoint is identified by."""
+        """Return the pooling; the repr is part of a checkpoint's identity."""
         return f"pool={self.pool}"
 
 
-def ways(blocks: Sequence[Block], x: Tensor) -> list[str | None]:
-    """How each of some blocks, one behind the other, is computed on a GPU: see `Block.forward`.
+def choose_kernels(blocks: Sequence[Block], x: Tensor) -> list[str | None]:
+    """Return the kernel of each block of a sequence on a GPU, for `Block.forward`.
 
-    By the shape and what is trained, never by the numbers. Gradients of a "product" must come masked, so what follows
-    must be "mixed" or another, with nobody in between.
+    The choice depends on shapes and on what is trained, never on values. A "product" needs gradients that are zero
+    where its output is zero, so the next block must be a "masked" or another "product", without hooks.
     """
-    found: list[str | None] = []
+    kernels: list[str | None] = []
     if matmul_norm_relu.precision(x) is None or any(block.hooked for block in blocks):
         return [None] * len(blocks)
     n, _, height, width = x.shape
     for i, block in enumerate(blocks):
         if i == 0:
             columns = batch_and_head.n_columns(block.convolution.in_channels, block.convolution.kernel_size[0])
-            able = (
+            supported = (
                 block.as_patches
                 and not x.requires_grad
                 and matmul_norm_relu.fits(columns, block.convolution.out_channels)
             )
         else:
-            able = block.pointwise and n * height * width > ROWS
+            supported = block.pointwise and n * height * width > ROWS
         masked = not block.norm.training or (i + 1 < len(blocks) and blocks[i + 1].pointwise)
-        if able and masked and block.pool is None:
-            found.append("product")
+        if supported and masked and block.pool is None:
+            kernels.append("product")
         else:
-            found.append("mixed" if block.norm.training and i > 0 and found[-1] == "product" else None)
+            kernels.append("masked" if block.norm.training and i > 0 and kernels[-1] == "product" else None)
         if block.pool is not None:
             height, width = (height + 1) // 2, (width + 1) // 2
-    return found
+    return kernels
 
 
 class NetworkInNetwork(nn.Module):
-    """The paper's: three times a convolution and two of 1 x 1, with 192, 160 and 96 or 192 channels.
+    """The paper's Network-in-Network: three stages of one convolution and two of size 1 x 1, 96 to 192 channels wide.
 
-    First weights are as PyTorch draws them: on training images held out, members were right on 57 % with them and on
-    53 % with normal numbers scaled by the number of outputs.
+    It has PyTorch's default initial weights: on held-out training images, members reached an accuracy of 57 % with
+    them, and of 53 % with normally distributed weights scaled by the number of outputs.
     """
 
     channels_last = True
@@ -153,20 +154,20 @@ class NetworkInNetwork(nn.Module):
         self.head = nn.Linear(192, n_classes)
 
     def _fused(self, blocks: list[Block], x: Tensor) -> Tensor:
-        """The same on a GPU, with everything but the wider convolutions in kernels of our own."""
-        found = ways(blocks, x)
+        """Apply the blocks on a GPU, with everything but the wider convolutions in Triton kernels."""
+        kernels = choose_kernels(blocks, x)
         weights: Sequence[Tensor] = [
-            block.convolution.weight for block, way in zip(blocks, found, strict=True) if way is None
+            block.convolution.weight for block, kernel in zip(blocks, kernels, strict=True) if kernel is None
         ]
         if weights and torch.is_autocast_enabled("cuda"):
-            weights = norm_relu_pool.halves(weights)
-        left = iter(weights)
-        for block, way in zip(blocks, found, strict=True):
-            x = block(x, next(left) if way is None else None, way)
+            weights = norm_relu_pool.to_bf16(weights)
+        remaining = iter(weights)
+        for block, kernel in zip(blocks, kernels, strict=True):
+            x = block(x, next(remaining) if kernel is None else None, kernel)
         return x
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits, without bf16 from the last mean on."""
+        """Return the logits, in full precision from the last mean on."""
         blocks = [block for block in self.blocks if type(block) is Block]
         if len(blocks) == len(self.blocks) and all(block.fused(x) for block in blocks):
             x = self._fused(blocks, x)
@@ -181,7 +182,7 @@ class NetworkInNetwork(nn.Module):
 
 
 class SmallNetwork(nn.Module):
-    """Two convolutions and a linear layer for images, one hidden layer for rows of numbers."""
+    """A network with two convolutions and a linear layer for images, or one hidden layer for rows of numbers."""
 
     def __init__(self, shape: Shape, n_classes: int, width: int = 32) -> None:
         super().__init__()
@@ -203,13 +204,13 @@ class SmallNetwork(nn.Module):
             self.head = nn.Linear(2 * width * (shape[1] // 4) * (shape[2] // 4), n_classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Return the logits."""
         logits: Tensor = self.head(self.features(x))
         return logits
 
 
 def network_in_network(shape: Shape, n_classes: int) -> nn.Module:
-    """For images of any size from 4 x 4 up."""
+    """Return a Network-in-Network for images of at least 4 x 4 pixels."""
     if len(shape) != 3:
         raise InputError(f"network 'nin' is for images, got rows of {shape[0]} numbers: use network='small'")
     if min(shape[1:]) < 4:
@@ -218,7 +219,7 @@ def network_in_network(shape: Shape, n_classes: int) -> nn.Module:
 
 
 def small(shape: Shape, n_classes: int) -> nn.Module:
-    """For images of any size from 4 x 4 up, and rows of numbers."""
+    """Return a small network for images of at least 4 x 4 pixels or rows of numbers."""
     if len(shape) == 3 and min(shape[1:]) < 4:
         raise InputError(f"network 'small' is for images from 4 x 4 up, got {shape[1]} x {shape[2]}: enlarge them")
     return SmallNetwork(shape, n_classes)
@@ -228,7 +229,7 @@ NETWORKS: dict[str, Factory] = {"nin": network_in_network, "small": small}
 
 
 def get(network: str | Factory) -> Factory:
-    """A module factory, or the one of that name."""
+    """Return the factory of that name; a function is returned unchanged."""
     if isinstance(network, str):
         if network not in NETWORKS:
             raise InputError(
@@ -238,7 +239,7 @@ def get(network: str | Factory) -> Factory:
         return NETWORKS[network]
     if not callable(network) or isinstance(network, nn.Module):
         raise InputError(
-            f"network must be a function (shape, n_classes) -> module, got {type(network).__name__}: a network that is "
-            "there already cannot be started anew for each member"
+            f"network must be a function (shape, n_classes) -> module, got {type(network).__name__}: an existing "
+            "module cannot be created again for each member"
         )
     return network

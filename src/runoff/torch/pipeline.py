@@ -1,4 +1,4 @@
-"""The networks of an ensemble: which ones it needs, which ones a store already has, and training the rest.
+"""The networks of an ensemble: those that it needs, those that its store has, and training of the rest.
 
 `TorchClassifier` and runs train through this module. They differ in their store: memory, a folder of checkpoints, or
 the members of a run.
@@ -25,44 +25,44 @@ Key = tuple[int, int]  # member and seed
 
 
 class Store(Protocol):
-    """Where finished networks are kept, so that an interrupted training run continues where it stopped."""
+    """A place for finished networks, so that interrupted training continues where it stopped."""
 
     def has(self, job: Job, identity: str, inputs: str | None) -> bool:
-        """Return whether this very network is kept; with `inputs`, whether its scores for these inputs are, too."""
+        """Return whether the network is stored; with `inputs`, whether its scores for these inputs are, too."""
 
     def get(self, job: Job, identity: str, inputs: str | None) -> Trained | None:
-        """Return this very network if it is kept, with its scores only if they are for these inputs."""
+        """Return the network if it is stored, with its scores only if they are for these inputs."""
 
     def put(self, trained: Trained, identity: str) -> Trained:
-        """Keep a network and return it as `get` will."""
+        """Store a network and return it as `get` will."""
 
     def keep_only(self, identities: set[str]) -> None:
-        """Forget networks of other identities, where the store is not shared."""
+        """Delete networks of other identities, unless the store is shared."""
 
 
 class MemoryStore:
-    """Networks kept in memory, so that finished ones survive an error in another member."""
+    """Networks in memory, where finished ones survive an error in another member."""
 
     def __init__(self) -> None:
         self._networks: dict[str, Trained] = {}
 
     def has(self, job: Job, identity: str, inputs: str | None) -> bool:  # noqa: ARG002
-        """Return whether this very network is kept."""
+        """Return whether the network is stored; with `inputs`, whether its scores for these inputs are, too."""
         kept = self._networks.get(identity)
         return kept is not None and inputs in (None, kept.inputs)
 
     def get(self, job: Job, identity: str, inputs: str | None) -> Trained | None:  # noqa: ARG002
-        """Return this very network if it is kept, with its scores only if they are for these inputs."""
+        """Return the network if it is stored, with its scores only if they are for these inputs."""
         kept = self._networks.get(identity)
         return kept if kept is None or kept.inputs == inputs else replace(kept, scores=None)
 
     def put(self, trained: Trained, identity: str) -> Trained:
-        """Keep a network."""
+        """Store a network."""
         self._networks[identity] = trained
         return trained
 
     def keep_only(self, identities: set[str]) -> None:
-        """Forget networks of other identities."""
+        """Delete networks of other identities."""
         self._networks = {name: kept for name, kept in self._networks.items() if name in identities}
 
 
@@ -74,7 +74,7 @@ def network_jobs(
     seed: Any,
     n_seeds: int,
 ) -> list[Job]:
-    """Return the networks of these members: `n_seeds` for each whose samples have at least two classes."""
+    """Return the jobs of these members: `n_seeds` for each whose samples have at least two classes."""
     return [
         Job(m, s, source, samples, rows[m], codes[rows[m]])
         for m in members
@@ -84,7 +84,7 @@ def network_jobs(
 
 
 def class_shares(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-    """Return the share of each class among a member's samples; it votes by these where it has no network."""
+    """Return the share of each class among a member's samples, by which a member without networks votes."""
     shares: NDArray[np.float64] = np.bincount(codes, minlength=n_classes) / max(1, len(codes))
     return shares
 
@@ -92,20 +92,20 @@ def class_shares(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64
 def member_scores(
     scores: Sequence[NDArray[np.float32]], shares: NDArray[np.float64], n_inputs: int
 ) -> NDArray[np.float32]:
-    """Return a member's scores: the mean of its networks', and its class shares where that is not finite."""
+    """Return a member's scores: the mean over its networks, or its class shares where that is not finite."""
     if not scores:
         return np.tile(shares.astype(np.float32), (n_inputs, 1))
-    mean: NDArray[np.float32] = np.mean([own.astype(np.float64) for own in scores], axis=0).astype(np.float32)
+    mean: NDArray[np.float32] = np.mean([part.astype(np.float64) for part in scores], axis=0).astype(np.float32)
     mean[~np.isfinite(mean).all(axis=1)] = shares
     return mean
 
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """The networks that an ensemble needs, with those that its store is missing.
+    """The networks that an ensemble needs, and those that its store is missing.
 
-    `inputs` are scored as each network finishes. `trained_with` describes what networks depend on besides samples and
-    settings: device, precision, versions and code.
+    `inputs` are scored when each network finishes. `trained_with` describes all that networks depend on besides samples
+    and settings: device, precision, versions and code.
     """
 
     trainer: Trainer
@@ -120,7 +120,7 @@ class Pipeline:
     def plan(
         cls, trainer: Trainer, store: Store, jobs: list[Job], inputs: NDArray[Any] | None, *, need_scores: bool = False
     ) -> Pipeline:
-        """Return what is to be done; with `need_scores`, networks kept without scores for `inputs` count as missing."""
+        """Return a plan; with `need_scores`, networks stored without scores for `inputs` count as missing."""
         identified = Identities(trainer)
         identities = {job.key: identified.identity(job) for job in jobs}
         digest = array_digest(inputs) if need_scores and inputs is not None else None
@@ -135,7 +135,7 @@ class Pipeline:
             yield self.store.put(trained, self.identities[trained.member, trained.seed])
 
     def kept(self) -> Iterator[Trained]:
-        """Yield the networks that were in the store to begin with."""
+        """Yield the networks that were in the store when this was planned."""
         digest = None if self.inputs is None else array_digest(self.inputs)
         missing = {job.key for job in self.missing}
         for job in self.jobs:

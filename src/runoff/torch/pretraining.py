@@ -1,7 +1,7 @@
-"""Contrastive pretraining on procedural images: first weights that no training sample has touched.
+"""Contrastive pretraining on procedural images, for first weights that do not depend on the training samples.
 
-Two views of a scene, cropped, mirrored, turned and recoloured at random, must be nearer to each other than to the views
-of all other scenes of the batch (SimCLR's loss). The projection on top is thrown away; the rest starts the members.
+Two views of a scene, cropped, mirrored, rotated and recoloured at random, must be closer to each other than to the
+views of all other scenes of the batch (SimCLR's loss). The projection head is dropped; members start from the rest.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from runoff._version import __version__
 from runoff.errors import InputError
 from runoff.recipes import Recipe
 from runoff.torch import devices, networks
-from runoff.torch.building import State, build, own_numbers, tensors_of
+from runoff.torch.building import State, build, seeded_generators, tensors_of
 from runoff.torch.procedural import KINDS, SIZE, Draws, scenes, textures
 from runoff.torch.training import optimizers
 
 FORMAT = "runoff weights 1"
-VIEW, WIDTH, OUT = 32, 1024, 128  # pixels of a view; numbers in the projection and behind it
+VIEW, WIDTH, OUT = 32, 1024, 128  # side of a view in pixels; hidden and output units of the projection head
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """How first weights are made. The same settings on the same kind of device give the same weights."""
+    """The settings of pretraining. The same settings on the same kind of device give the same weights."""
 
     steps: int
-    batch: int = 1024  # scenes in a step
+    batch: int = 1024  # scenes per step
     seed: int = 0
     lr: float = 2e-3
     weight_decay: float = 1e-3
     temperature: float = 0.15
-    warm_up: int = 300  # steps until the learning rate is reached; it falls to 0 by half a cosine
-    pool: int = 8  # textures at a time, times the batch
-    renewed: int = 100  # steps after which they are drawn again
+    warm_up: int = 300  # steps of linear warm-up; a cosine decay to 0 follows
+    pool: int = 8  # textures per scene of a batch
+    renewed: int = 100  # steps after which the textures are replaced
     textures: tuple[str, ...] = KINDS
-    strokes: float = 0.3  # share of scenes that have them
+    strokes: float = 0.3  # share of scenes with strokes
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("batch", 2), ("pool", 1), ("renewed", 1), ("seed", 0)):
@@ -59,7 +59,7 @@ class Pretraining:
 
 
 class Pretrainer:
-    """A network in pretraining: `run` takes the steps, `state` gives the weights."""
+    """A network in pretraining: `run` trains it, `state` returns its weights."""
 
     def __init__(self, network: str, settings: Pretraining, device: Any = None) -> None:
         self.network, self.settings, self.device = network, settings, devices.find(device)
@@ -67,11 +67,11 @@ class Pretrainer:
         recipe = Recipe(epochs=1, optimizer="adamw", lr=settings.lr, weight_decay=settings.weight_decay)
         self.precision = devices.precision_of(recipe, self.device)
         source = np.random.SeedSequence(settings.seed)
-        # The network's own last layer is the first one of the projection.
+        # The last layer of the network is the first layer of the projection head.
         module = build(factory, (VIEW, VIEW, 3), WIDTH, source)
-        with own_numbers(settings.seed):
+        with seeded_generators(settings.seed):
             projection = nn.Sequential(nn.BatchNorm1d(WIDTH), nn.ReLU(), nn.Linear(WIDTH, OUT))
-        self.kept = _kept(factory)
+        self.saved_names = _saved_names(factory)
         format_ = torch.channels_last if getattr(module, "channels_last", False) else torch.contiguous_format
         self.module = module.to(device=self.device, memory_format=format_).train()  # type: ignore[call-overload]
         self.projection = projection.to(self.device).train()
@@ -80,7 +80,7 @@ class Pretrainer:
         self.draws = Draws(settings.seed, self.device)
 
     def run(self) -> Iterator[Tensor]:
-        """Take all steps, each with its loss, which stays on the device until somebody reads it."""
+        """Take all steps and yield the loss of each, on the device."""
         with devices.repeatable(self.precision, self.device):
             for step in range(self.settings.steps):
                 yield self._step(step)
@@ -102,13 +102,14 @@ class Pretrainer:
         return loss.detach()
 
     def state(self) -> State:
-        """Return the weights by name, convolutions in half precision, without the last layer."""
-        found = {name: value.cpu().contiguous() for name, value in tensors_of(self.module).items() if name in self.kept}
-        return {name: value.half() if value.ndim == 4 else value for name, value in found.items()}
+        """Return the weights by name, without the last layer; convolutions in half precision."""
+        tensors = {name: value for name, value in tensors_of(self.module).items() if name in self.saved_names}
+        host = {name: value.cpu().contiguous() for name, value in tensors.items()}
+        return {name: value.half() if value.ndim == 4 else value for name, value in host.items()}
 
     def write(self, path: Path, command: str) -> None:
-        """Write the weights with what made them, as a safetensors file."""
-        about = {
+        """Write the weights to a safetensors file, with the command and the settings as metadata."""
+        metadata = {
             "format": FORMAT,
             "network": self.network,
             "command": command,
@@ -117,30 +118,27 @@ class Pretrainer:
             "versions": f"runoff {__version__}, torch {torch.__version__}, python {platform.python_version()}",
             "settings": repr(asdict(self.settings)),
         }
-        data = save(self.state(), about)
+        data = save(self.state(), metadata)
         with written_whole(path, binary=True) as file:
             file.write(data)
 
 
-def _kept(factory: networks.Factory) -> set[str]:
-    """Return the names of the tensors that do not depend on the number of classes: all but the last layer's.
-
-    Counters of batches stay out, too.
-    """
+def _saved_names(factory: networks.Factory) -> set[str]:
+    """Return the names of all tensors except the last layer, whose shape depends on the classes, and batch counters."""
     one, other = (tensors_of(factory((3, VIEW, VIEW), n)) for n in (2, 3))
     return {name for name, v in one.items() if v.shape == other[name].shape and v.is_floating_point()}
 
 
 def contrast(z: Tensor, temperature: float) -> Tensor:
-    """SimCLR's loss: row i must find row i + n among all others, by the angle between them."""
+    """Return SimCLR's loss: by cosine similarity, row i + n must be the row closest to row i."""
     z = F.normalize(z, dim=1)
     n = len(z) // 2
-    near = (z @ z.T / temperature).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -1e9)
-    return F.cross_entropy(near, torch.arange(2 * n, device=z.device).roll(n))
+    logits = (z @ z.T / temperature).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -1e9)
+    return F.cross_entropy(logits, torch.arange(2 * n, device=z.device).roll(n))
 
 
 def view(draws: Draws, images: Tensor) -> Tensor:
-    """One view of each scene, (n, 3, VIEW, VIEW), normalised over the batch."""
+    """Return one random view of each scene, (n, 3, VIEW, VIEW), normalised over the batch."""
     n = len(images)
     area, aspect = draws.uniform(n, low=0.15), torch.exp(0.28 * draws.uniform(n, low=-1))
     wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
@@ -155,14 +153,14 @@ def view(draws: Draws, images: Tensor) -> Tensor:
     grid = torch.stack([across, along], dim=3)
     z = F.grid_sample(images, grid, padding_mode="reflection", align_corners=False)
 
-    def around(strength: float) -> Tensor:
+    def factors(strength: float) -> Tensor:
         return 1 + strength * draws.uniform(n, 1, 1, 1, low=-1)
 
-    z = z * around(0.6)
+    z = z * factors(0.6)
     mean = z.mean((1, 2, 3), keepdim=True)
-    z = mean + around(0.6) * (z - mean)
+    z = mean + factors(0.6) * (z - mean)
     gray = z.mean(1, keepdim=True)
-    z = gray + around(0.8) * (z - gray)
+    z = gray + factors(0.8) * (z - gray)
     mix = torch.eye(3, device=z.device) + 0.25 * draws.normal(n, 3, 3) * draws.chance(0.6, n, 1, 1)
     z = torch.stack([(mix[:, i, :, None, None] * z).sum(1) for i in range(3)], dim=1)
     z = torch.where(draws.chance(0.2, n, 1, 1, 1), z.mean(1, keepdim=True), z)
@@ -172,7 +170,7 @@ def view(draws: Draws, images: Tensor) -> Tensor:
 
 
 def sheet(settings: Pretraining, across: int = 12, down: int = 6) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return some scenes side by side, as an image of 8 bits, drawn on the CPU."""
+    """Return an 8-bit image of `across` x `down` scenes, drawn on the CPU."""
     draws = Draws(settings.seed, torch.device("cpu"))
     images = scenes(draws, across * down, textures(draws, across * down, settings.textures), settings.strokes)
     rows = (255 * images).byte().view(down, across, 3, SIZE, SIZE).permute(0, 3, 1, 4, 2)

@@ -1,8 +1,8 @@
-"""Procedural images: scenes that a formula draws from random numbers, without any photograph.
+"""Procedural images: scenes computed from random numbers, without any photograph.
 
-A scene is a textured ground, under leaves (many-sided, round, flower-like or hollow shapes with textures and shading of
-their own, one over the other) and strokes (curved lines, as in digits and characters). Textures are noise with a random
-spectrum, gratings and checks, or random functions of the coordinates. Everything is computed for many images at a time.
+A scene is a textured background, covered by leaves (overlapping polygonal, round, lobed or hollow shapes, each with a
+texture and shading) and strokes (curved lines, as in digits and characters). Textures are noise with a random spectrum,
+gratings and checks, or random functions of the coordinates. Everything is computed for many images at a time.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SIZE, TEXTURE = 48, 64  # pixels of a scene and of a texture
-LEAVES, STROKES, POINTS = 24, 3, 8  # at most; corners of a stroke's line
+SIZE, TEXTURE = 48, 64  # sides of a scene and of a texture in pixels
+LEAVES, STROKES, POINTS = 24, 3, 8  # at most per scene; points of the polyline that draws a stroke
 KINDS = ("noise", "gratings", "functions")
 
 
 class Draws:
-    """Random numbers on a device, from a seed."""
+    """A seeded random number generator on a device."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.device = device
         self.generator = torch.Generator(device).manual_seed(seed)
-        self.host = np.random.default_rng(seed)  # for what the host must know: it need not wait for the device
+        self.host = np.random.default_rng(seed)  # for numbers that the host needs without waiting for the device
 
     def uniform(self, *shape: int, low: float = 0.0, high: float = 1.0) -> Tensor:
-        """Numbers between two bounds."""
+        """Return uniform numbers from `low` to `high`."""
         return low + (high - low) * torch.rand(shape, device=self.device, generator=self.generator)
 
     def normal(self, *shape: int) -> Tensor:
-        """Normal numbers."""
+        """Return standard normal numbers."""
         return torch.randn(shape, device=self.device, generator=self.generator)
 
     def chance(self, probability: float, *shape: int) -> Tensor:
-        """True with this probability."""
+        """Return booleans that are true with this probability."""
         return self.uniform(*shape) < probability
 
     def integers(self, below: int, *shape: int) -> Tensor:
-        """Whole numbers from 0."""
+        """Return uniform integers from 0 to `below` - 1."""
         return torch.randint(below, shape, device=self.device, generator=self.generator)
 
     def colours(self, *shape: int) -> Tensor:
-        """Colours with values from 0 to 1, (*shape, 3): mostly near gray, some strong."""
+        """Return colours with values from 0 to 1, (*shape, 3): most near gray, some saturated."""
         gray, strength = self.uniform(*shape, 1), self.uniform(*shape, 1) ** 2
         return (gray + 0.7 * strength * self.uniform(*shape, 3, low=-1)).clamp(0, 1)
 
@@ -52,7 +52,7 @@ class Draws:
 
 
 def textures(draws: Draws, n: int, kinds: tuple[str, ...] = KINDS) -> Tensor:
-    """Textures around 0, (n, 3, TEXTURE, TEXTURE): half of them noise, the others evenly of the other kinds."""
+    """Return textures with mean 0, (n, 3, TEXTURE, TEXTURE): half are noise, the other kinds share the rest equally."""
     makers = {"noise": noise, "gratings": gratings, "functions": functions}
     others = [kind for kind in kinds if kind != "noise"]
     each = n // (2 * len(others)) if others else 0
@@ -61,7 +61,7 @@ def textures(draws: Draws, n: int, kinds: tuple[str, ...] = KINDS) -> Tensor:
 
 
 def coloured(draws: Draws, z: Tensor) -> Tensor:
-    """Three fields, (n, 3, height, width), with mean 0 and deviation 1, as colours: the first counts most."""
+    """Return random colour mixtures of three fields, (n, 3, height, width), standardised; the first weighs most."""
     z = (z - z.mean((2, 3), keepdim=True)) / (z.std((2, 3), keepdim=True) + 1e-6)
     mix = draws.normal(len(z), 3, 3) * torch.tensor([2.5, 1.0, 1.0], device=z.device)
     mix = mix / mix.norm(dim=2, keepdim=True)
@@ -69,7 +69,7 @@ def coloured(draws: Draws, z: Tensor) -> Tensor:
 
 
 def noise(draws: Draws, n: int) -> Tensor:
-    """Noise whose spectrum falls off at a random rate, stretched in a random direction; a quarter of it in steps."""
+    """Return noise with a random power-law spectrum, stretched in a random direction; a quarter is two-valued."""
     frequency = torch.fft.fftfreq(TEXTURE, device=draws.device)
     turn = draws.uniform(n, 1, 1, high=math.pi)
     stretch = torch.exp(1.5 * draws.uniform(n, 1, 1) * draws.chance(0.5, n, 1, 1))
@@ -82,7 +82,7 @@ def noise(draws: Draws, n: int) -> Tensor:
 
 
 def gratings(draws: Draws, n: int) -> Tensor:
-    """Waves in one or two directions, smooth or in steps: stripes, checks, dots."""
+    """Return sine or square waves in one or two directions: stripes, checks, dots."""
     x, y = _coordinates(draws.device, TEXTURE)
     turn, waves = draws.uniform(n, 2, 1, 1, high=math.pi), torch.exp(draws.uniform(n, 2, 1, 1, low=0.7, high=3.0))
     phase = draws.uniform(n, 2, 1, 1, high=2 * math.pi)
@@ -94,7 +94,7 @@ def gratings(draws: Draws, n: int) -> Tensor:
 
 
 def functions(draws: Draws, n: int, width: int = 12) -> Tensor:
-    """Random functions of the coordinates: a few layers of waves with random weights, as shaders are made of."""
+    """Return random functions of the coordinates: networks of sine layers with random weights."""
     x, y = _coordinates(draws.device, TEXTURE)
     x, y = (line + draws.uniform(n, 1, 1, low=-1.5, high=1.5) for line in (x, y))
     points = torch.stack([x, y, (x * x + y * y).sqrt(), torch.ones_like(x)], dim=1).view(n, 4, -1)
@@ -108,13 +108,13 @@ def functions(draws: Draws, n: int, width: int = 12) -> Tensor:
 
 
 def scenes(draws: Draws, n: int, pool: Tensor, strokes: float = 0.3) -> Tensor:
-    """Scenes with values from 0 to 1, (n, 3, SIZE, SIZE), with textures from a pool; a share of them has strokes."""
+    """Return scenes with values from 0 to 1, (n, 3, SIZE, SIZE); `strokes` is the share of scenes with strokes."""
     layers, shading = _leaves(draws, n)
-    grounds = 4  # textures in a scene, which its layers share
-    which = draws.integers(len(pool), n, grounds)
+    n_textures = 4  # per scene, shared by its layers
+    which = draws.integers(len(pool), n, n_textures)
     top, left = draws.host.integers(TEXTURE - SIZE + 1, size=2).tolist()
-    texture = pool[:, :, top : top + SIZE, left : left + SIZE][which]  # (n, grounds, 3, SIZE, SIZE)
-    index = (layers % grounds)[:, None, None].expand(-1, 1, 3, -1, -1)
+    texture = pool[:, :, top : top + SIZE, left : left + SIZE][which]  # (n, n_textures, 3, SIZE, SIZE)
+    index = (layers % n_textures)[:, None, None].expand(-1, 1, 3, -1, -1)
     texture = texture.gather(1, index)[:, 0]
     flat = layers.view(n, 1, -1)
     colour = _per_pixel(draws.colours(n, LEAVES + 1).transpose(1, 2), flat)
@@ -128,22 +128,22 @@ def scenes(draws: Draws, n: int, pool: Tensor, strokes: float = 0.3) -> Tensor:
 
 
 def _per_pixel(values: Tensor, layers: Tensor) -> Tensor:
-    """Values by layer, (n, c, layers), at every pixel, (n, c, SIZE, SIZE)."""
+    """Return the values of each pixel's layer, (n, c, SIZE, SIZE), from values by layer, (n, c, layers)."""
     return values.gather(2, layers.expand(-1, values.shape[1], -1)).view(len(values), -1, SIZE, SIZE)
 
 
 def _leaves(draws: Draws, n: int) -> tuple[Tensor, Tensor]:
-    """Which leaf is on top at each pixel, 0 for the ground, and how light it is there, each (n, SIZE, SIZE)."""
+    """Return the index of the top leaf at each pixel, 0 for the background, and its shading, each (n, SIZE, SIZE)."""
     x, y = _coordinates(draws.device, SIZE)
     m = LEAVES
-    order = torch.linspace(1, 0, m, device=draws.device)[:, None, None]  # large ones below
+    order = torch.linspace(1, 0, m, device=draws.device)[:, None, None]  # large leaves at the bottom
     radius = 0.06 + 0.6 * order * draws.uniform(n, m, 1, 1) ** 2 + 0.05 * draws.uniform(n, m, 1, 1)
     aspect = torch.exp(0.9 * draws.uniform(n, m, 1, 1, low=-1))
     turn = draws.uniform(n, m, 1, 1, high=math.pi)
     dx, dy = x - draws.uniform(n, m, 1, 1, low=-1.2, high=1.2), y - draws.uniform(n, m, 1, 1, low=-1.2, high=1.2)
     cos, sin = torch.cos(turn), torch.sin(turn)
     u, v = (dx * cos + dy * sin) / (radius * aspect), (dy * cos - dx * sin) * (aspect / radius)
-    # Between a diamond, an ellipse and a rectangle by the power; with lobes where the edge goes in and out.
+    # The power makes a diamond, an ellipse or nearly a rectangle; lobes modulate the edge.
     power = torch.tensor([1.0, 2.0, 8.0], device=draws.device)[draws.integers(3, n, m, 1, 1)]
     lobes = (draws.integers(5, n, m, 1, 1) + 3).float()
     depth = 0.4 * draws.uniform(n, m, 1, 1) * draws.chance(0.35, n, m, 1, 1)
@@ -160,7 +160,7 @@ def _leaves(draws: Draws, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _strokes(draws: Draws, n: int, share: float) -> Tensor:
-    """Which stroke is on top at each pixel, 0 for none, (n, SIZE, SIZE): curves between three or four points."""
+    """Return the index of the top stroke at each pixel, 0 for none, (n, SIZE, SIZE); strokes are Bezier curves."""
     x, y = _coordinates(draws.device, SIZE)
     controls = draws.uniform(n, STROKES, 4, 2, low=-0.9, high=0.9)
     t = torch.linspace(0, 1, POINTS, device=draws.device)[:, None]
@@ -174,12 +174,12 @@ def _strokes(draws: Draws, n: int, share: float) -> Tensor:
     place = ((dx * ax + dy * ay) / length).clamp(0, 1)
     distance = ((dx - place * ax) ** 2 + (dy - place * ay) ** 2).amin(2)  # (n, STROKES, SIZE, SIZE)
     thick = draws.uniform(n, 1, 1, 1, low=0.03, high=0.16)
-    there = draws.chance(share, n, 1, 1, 1) & (draws.chance(0.6, n, STROKES, 1, 1))
+    drawn = draws.chance(share, n, 1, 1, 1) & (draws.chance(0.6, n, STROKES, 1, 1))
     number = torch.arange(1, STROKES + 1, device=draws.device)[:, None, None]
-    return ((distance < thick * thick) & there).mul(number).amax(1)
+    return ((distance < thick * thick) & drawn).mul(number).amax(1)
 
 
 def _coordinates(device: torch.device, size: int) -> tuple[Tensor, Tensor]:
-    """From -1 to 1, x across and y down."""
+    """Return the coordinates x (across) and y (down) of the pixels, from -1 to 1."""
     line = torch.linspace(-1, 1, size, device=device)
     return line[None, :].expand(size, size), line[:, None].expand(size, size)

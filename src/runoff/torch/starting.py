@@ -1,8 +1,8 @@
-"""First weights: tensors that all networks of an ensemble start from.
+"""First weights: the tensors that all networks of an ensemble start from.
 
-Weights that no training sample has touched are a constant of the program, as the architecture is: an edit of the
-training data cannot change them. `runoff pretrain` makes such weights from images that a formula draws; `"procedural"`
-names those that come with the package, where it has some.
+Weights that do not depend on the training samples are a constant, like the architecture: no edit of the training data
+can change them. `runoff pretrain` computes such weights from procedural images; `"procedural"` names those that come
+with the package.
 """
 
 from __future__ import annotations
@@ -30,59 +30,56 @@ FOLDER, MANIFEST = "weights", "manifest.json"  # in this package
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Tensors by name, and where they come from."""
+    """First weights by name, with their source."""
 
     given: str  # "procedural", or the path of a file
     sha256: str  # of the file
     state: State = field(repr=False)
 
     def described(self) -> dict[str, str]:
-        """Return what manifests say of the weights."""
+        """Return the source as recorded in manifests."""
         return {"given": self.given, "sha256": self.sha256}
 
 
 @dataclass(frozen=True, eq=False)
 class Starting:
-    """A network factory whose networks start from given weights; tensors that these do not have stay random."""
+    """A network factory whose networks start from given weights; other tensors stay random."""
 
     network: Factory
     weights: Weights
 
     def __call__(self, shape: Shape, n_classes: int) -> nn.Module:
-        """Build a network with tensors of its own."""
+        """Build a network with new tensors."""
         module = self.network(shape, n_classes)
         tensors = tensors_of(module)
         with torch.no_grad():
             for name, value in self.weights.state.items():
                 if name not in tensors:
-                    raise InputError(f"{self._which(name)}, which the network does not have: use other weights")
+                    raise InputError(f"{self._tensor_text(name)}, which the network does not have: use other weights")
                 tensors[name].copy_(self._fitted(name, value, tensors[name]))
         return module
 
-    def _which(self, name: str) -> str:
+    def _tensor_text(self, name: str) -> str:
         return f"weights {self.weights.given!r} have a tensor {name!r}"
 
     def _fitted(self, name: str, value: Tensor, like: Tensor) -> Tensor:
-        """Return the tensor with as many input channels as the network has: equal channels give what gray images gave.
-
-        With one channel that is the sum over the colours.
-        """
-        if value.ndim == 4 and value.shape[1] == 3 != like.shape[1] and name == self._first():
+        """Return the tensor with the network's number of input channels, so that gray images give the same output."""
+        if value.ndim == 4 and value.shape[1] == 3 != like.shape[1] and name == self._first_convolution():
             value = (value.sum(1, keepdim=True) / like.shape[1]).expand(-1, like.shape[1], -1, -1)
         if value.shape != like.shape:
             raise InputError(
-                f"{self._which(name)} of shape {tuple(value.shape)}, but the network's has {tuple(like.shape)}: "
-                "use other weights, or the network that they are of"
+                f"{self._tensor_text(name)} of shape {tuple(value.shape)}, but the network's has {tuple(like.shape)}: "
+                "use other weights, or the network that they were made for"
             )
         return value
 
-    def _first(self) -> str:
+    def _first_convolution(self) -> str:
         """Return the name of the first convolution."""
         return next(name for name, value in self.weights.state.items() if value.ndim == 4)
 
 
 def get(weights: str | Path | None, network: str | Factory) -> Weights | None:
-    """Read first weights: None for random ones, "procedural" for those of the package, else a safetensors file."""
+    """Read first weights: None for random weights, "procedural" for those of the package, or a safetensors file."""
     if weights is None:
         return None
     if weights == PROCEDURAL:
@@ -103,47 +100,47 @@ def get(weights: str | Path | None, network: str | Factory) -> Weights | None:
 
 
 def start(network: str | Factory, weights: str | Path | None) -> Factory:
-    """Return the factory of a network, with first weights if any are given."""
-    found = get(weights, network)
-    return networks.get(network) if found is None else Starting(networks.get(network), found)
+    """Return the factory of a network, with first weights if given."""
+    first = get(weights, network)
+    return networks.get(network) if first is None else Starting(networks.get(network), first)
 
 
 def recorded(network: str | Factory, described: dict[str, str] | None) -> Factory:
-    """Return the same for weights that a manifest describes; they must be those that it means."""
+    """Return the factory of a network with the first weights recorded in a manifest, after checking their SHA-256."""
     if described is None:
         return networks.get(network)
-    found = get(described["given"], network)
-    if found is None or found.sha256 != described["sha256"]:
+    first = get(described["given"], network)
+    if first is None or first.sha256 != described["sha256"]:
         raise StorageError(
-            f"first weights {described['given']!r} have another SHA-256 than those that the run was trained with: put "
-            "the original file there, or train a new run"
+            f"first weights {described['given']!r} have another SHA-256 than those that the run was trained with: "
+            "restore the original file, or train a new run"
         )
-    return Starting(networks.get(network), found)
+    return Starting(networks.get(network), first)
 
 
 def plain(network: Factory) -> Factory:
-    """Return a factory without first weights: what its networks are apart from them."""
+    """Return a factory without its first weights."""
     return network.network if isinstance(network, Starting) else network
 
 
-def of(network: Factory) -> Weights | None:
-    """Return the first weights of a factory's networks."""
+def first_weights_of(network: Factory) -> Weights | None:
+    """Return the first weights of a factory, or None if its networks start from random weights."""
     return network.weights if isinstance(network, Starting) else None
 
 
 def available() -> dict[str, dict[str, Any]]:
-    """Return what the package says of its procedural weights, by network."""
+    """Return the manifest of the package's procedural weights, by network."""
     manifest = resources.files("runoff.torch") / FOLDER / MANIFEST
-    found: dict[str, dict[str, Any]] = json.loads(manifest.read_text()) if manifest.is_file() else {}
-    return found
+    entries: dict[str, dict[str, Any]] = json.loads(manifest.read_text()) if manifest.is_file() else {}
+    return entries
 
 
 def _procedural(network: str | Factory) -> Weights:
     known = available()
     if not known:
         raise InputError(
-            f"weights={PROCEDURAL!r} are not part of this package: train some with `runoff pretrain`, "
-            "and give their path"
+            f"weights={PROCEDURAL!r} are not part of this package: train some with `runoff pretrain`, and pass their "
+            "path"
         )
     if not isinstance(network, str) or network not in known:
         name = network if isinstance(network, str) else getattr(network, "__name__", type(network).__name__)
@@ -155,12 +152,12 @@ def _procedural(network: str | Factory) -> Weights:
     about = known[network]
     data = (resources.files("runoff.torch") / FOLDER / about["file"]).read_bytes()
     if hashlib.sha256(data).hexdigest() != about["sha256"]:
-        raise StorageError(f"the weights in {about['file']} were altered or damaged: install runoff again")
+        raise StorageError(f"the weights in {about['file']} were altered or damaged: reinstall runoff")
     return Weights(PROCEDURAL, about["sha256"], _ordered(parse(data)))
 
 
 def _ordered(state: State) -> State:
-    """Sort tensors by name, in float32, and check that they are finite numbers."""
+    """Return the tensors in float32, sorted by name, after checking that they are finite."""
     if not state:
         raise InputError("it holds no tensors")
     for name, value in state.items():

@@ -1,1 +1,1 @@
-"""Triton kernels for GPUs, and the layers that use them."""
+"""Triton kernels for GPUs, and the operations that use them."""

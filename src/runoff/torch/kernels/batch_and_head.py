@@ -1,4 +1,4 @@
-"""The two ends of a step on a GPU: the batch, the first convolution, and the last mean with the linear layer."""
+"""The start and the end of a step on a GPU: batch and first convolution, and the last mean with the linear layer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch.nn import functional as F
 
 from runoff.recipes import Recipe
 
-# All that this module does, or that does not concern the batch. A field that is not named here must be off.
+# Recipe fields that `batch` supports or that do not affect the batch. It is used only if all other fields are off.
 KNOWN = frozenset(
     {
         "epochs", "batch_size", "optimizer", "lr", "momentum", "nesterov", "weight_decay", "schedule", "milestones",
         "gamma", "crop", "flip", "label_smoothing", "test_flip", "precision", "average", "test_shift",
     }
 )  # fmt: skip
-CONTAINERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+CONTAINERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by size in bytes
 
 
 def _kernels() -> Any:
@@ -27,8 +27,8 @@ def _kernels() -> Any:
     return batch_and_head_triton
 
 
-def plain(recipe: Recipe, images: Tensor) -> bool:
-    """Whether all that a recipe does to images is what `batch` does; it is made for few channels."""
+def supports(recipe: Recipe, images: Tensor) -> bool:
+    """Return whether `batch` does all that a recipe does to images; the kernel is for few channels."""
     off = all(getattr(recipe, field.name) == field.default for field in fields(recipe) if field.name not in KNOWN)
     return images.ndim == 4 and images.shape[3] <= 16 and off
 
@@ -36,51 +36,51 @@ def plain(recipe: Recipe, images: Tensor) -> bool:
 def batch(
     images: Tensor, labels: Tensor, clock: Tensor, tables: dict[str, Tensor], recipe: Recipe, mean: Tensor, std: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Images as the network gets them, their labels, and the learning rate, at the step that the clock points at.
+    """Return the network inputs, the labels and the learning rate of the clock's step.
 
-    What `augment.batch` does with crops and mirrors, to the bit.
+    With crops and flips, the inputs have the same bits as those of `augment.batch`.
     """
     rows = tables["rows"]
     n, channels = rows.shape[1], images.shape[3]
     height, width = images.shape[1] - 2 * recipe.crop, images.shape[2] - 2 * recipe.crop
     x = torch.empty(n, height, width, channels, device=images.device)
-    own, rate = labels.new_empty(n), torch.empty((), device=images.device)
+    batch_labels, rate = labels.new_empty(n), torch.empty((), device=images.device)
     _kernels().batch[(n, -(-height * width // 256))](
         images, labels, clock, tables["rates"], rows, tables.get("shifts", rows),
-        tables["flips"].view(torch.uint8) if "flips" in tables else rows, mean, std, x, own, rate,
+        tables["flips"].view(torch.uint8) if "flips" in tables else rows, mean, std, x, batch_labels, rate,
         n, height, width, recipe.crop, channels,
         SHIFT="shifts" in tables, FLIP="flips" in tables, BP=256, BC=1 << (channels - 1).bit_length(),
     )  # fmt: skip
-    return x.permute(0, 3, 1, 2), own, rate
+    return x.permute(0, 3, 1, 2), batch_labels, rate
 
 
 def n_columns(n_in: int, size: int) -> int:
-    """Of `patches`."""
+    """Return the number of columns of `patches`."""
     return -(-size * size * (1 << (n_in - 1).bit_length()) // 8) * 8
 
 
 def patches(x: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    """Each pixel's surroundings as a row, (n * height * width, columns): pixels in order, channels filled up."""
+    """Return the patch around each pixel as a row, (n * height * width, columns), with channels padded by zeros."""
     n, n_in, height, width = x.shape
     channels = 1 << (n_in - 1).bit_length()
     rows = x.permute(0, 2, 3, 1).contiguous()
-    filled = torch.empty(n, height, width, channels, dtype=dtype, device=x.device)
+    pixels = torch.empty(n, height, width, channels, dtype=dtype, device=x.device)
     n_rows = n * height * width
-    _kernels().pixels[(-(-n_rows // 256),)](rows, filled, n_rows, n_in, CHANNELS=channels, BP=256)
+    _kernels().pad_channels[(-(-n_rows // 256),)](rows, pixels, n_rows, n_in, CHANNELS=channels, BP=256)
     columns = n_columns(n_in, size)
     out = torch.empty(n_rows, columns, dtype=dtype, device=x.device)
-    # As many channels at a time as fit into one whole number: all that is done with them is to copy them.
+    # Channels are only copied, so as many as fit into one integer are copied at a time.
     unit = min(channels, 8 // dtype.itemsize)
     container = CONTAINERS[unit * dtype.itemsize]
     _kernels().patches[(-(-n_rows // 64),)](
-        filled.view(container), out.view(container), n_rows, height, width, columns // unit,
+        pixels.view(container), out.view(container), n_rows, height, width, columns // unit,
         SIZE=size, CHANNELS=channels // unit, BP=64, BK=1 << (columns // unit - 1).bit_length(),
     )  # fmt: skip
     return out
 
 
 def as_rows(weight: Tensor) -> Tensor:
-    """A convolution's weights, (n_out, columns), as `patches` arranges the pixels."""
+    """Return a convolution's weights, (n_out, columns), in the column order of `patches`."""
     n_out, n_in, size, _ = weight.shape
     channels = 1 << (n_in - 1).bit_length()
     flat = F.pad(weight.permute(0, 2, 3, 1), (0, channels - n_in)).reshape(n_out, size * size * channels)
@@ -88,16 +88,16 @@ def as_rows(weight: Tensor) -> Tensor:
 
 
 def first_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """A convolution of few channels, such as colours, as one matrix product.
+    """Return a convolution with few input channels, computed as one matrix product.
 
-    Libraries are slow at it: their tiles want many channels.
+    Libraries are slow at it, because their tiles are for many channels.
     """
     rows = patches(x, weight.shape[2], weight.dtype)
     return F.linear(rows, as_rows(weight)).view(len(x), *x.shape[2:], -1).permute(0, 3, 1, 2)
 
 
 def head(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """linear(x.mean((2, 3))) in full precision."""
+    """Return linear(x.mean((2, 3))) in full precision."""
     rows = x.permute(0, 2, 3, 1).contiguous()
     return _Head.apply(rows, weight.contiguous(), bias.contiguous())  # type: ignore[no-any-return,no-untyped-call]
 
@@ -120,11 +120,12 @@ class _Head(torch.autograd.Function):
         shape, dtype = ctx.like
         n, height, width, channels = shape
         grad, n_classes = grad.contiguous(), len(weight)
-        out = torch.empty(shape, dtype=dtype, device=grad.device)
-        slopes, alone = torch.empty_like(weight), weight.new_empty(n_classes)
-        _kernels().head_back[(n,)](grad, weight, out, height * width, channels, n_classes, **_tile(channels), BK=16)
-        _kernels().head_slopes[(n_classes,)](grad, means, slopes, alone, n, channels, n_classes, **_tile(channels))
-        return out, slopes, alone
+        grad_rows = torch.empty(shape, dtype=dtype, device=grad.device)
+        grad_weight, grad_bias = torch.empty_like(weight), weight.new_empty(n_classes)
+        tile = _tile(channels)
+        _kernels().head_back[(n,)](grad, weight, grad_rows, height * width, channels, n_classes, **tile, BK=16)
+        _kernels().head_gradients[(n_classes,)](grad, means, grad_weight, grad_bias, n, channels, n_classes, **tile)
+        return grad_rows, grad_weight, grad_bias
 
 
 def _tile(channels: int) -> dict[str, int]:

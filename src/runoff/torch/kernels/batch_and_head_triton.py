@@ -1,6 +1,6 @@
-"""Triton kernels for the two ends of a step: the batch and its patches, and the last mean with the linear layer.
+"""Triton kernels for the start and the end of a step: batch and patches, and the last mean with the linear layer.
 
-As in `_kernels`: every sum in an order that depends on the shape alone, no atomics, nothing tuned by time.
+As in `norm_relu_pool_triton`, the order of sums depends on the shape alone: no atomics, no autotuning.
 """
 
 # mypy: ignore-errors
@@ -9,12 +9,12 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["n_batch", "height", "width", "frame"])
+@triton.jit(do_not_specialize=["n_batch", "height", "width", "pad"])
 def batch(
-    images, labels, clock, rates, rows, shifts, flips, mean, std, out, own_labels, rate, n_batch, height, width, frame,
+    images, labels, clock, rates, rows, shifts, flips, mean, std, out, batch_labels, rate, n_batch, height, width, pad,
     n_channels, SHIFT: tl.constexpr, FLIP: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """The images of the step that the clock points at, cropped, mirrored and normalised; their labels and the rate."""
+    """Crop, flip and normalise the images of the clock's step; load their labels and the learning rate."""
     b = tl.program_id(0)
     entry = tl.load(clock) * n_batch + b
     row = tl.load(rows + entry).to(tl.int64)
@@ -28,27 +28,27 @@ def batch(
         h += tl.load(shifts + 2 * entry)
         w += tl.load(shifts + 2 * entry + 1)
     mask = (p < height * width)[:, None] & (c < n_channels)[None, :]
-    at = (row * (height + 2 * frame) + h) * (width + 2 * frame) + w
+    at = (row * (height + 2 * pad) + h) * (width + 2 * pad) + w
     value = tl.load(images + at[:, None] * n_channels + c[None, :], mask=mask, other=0).to(tl.float32)
     centre = tl.load(mean + c, mask=c < n_channels, other=0.0)[None, :]
-    unit = tl.load(std + c, mask=c < n_channels, other=1.0)[None, :]
-    value = tl.div_rn(value - centre, tl.broadcast_to(unit, value.shape))  # rounded as PyTorch does
-    place = (b.to(tl.int64) * height * width + p)[:, None] * n_channels + c[None, :]
-    tl.store(out + place, value, mask=mask)
+    scale = tl.load(std + c, mask=c < n_channels, other=1.0)[None, :]
+    value = tl.div_rn(value - centre, tl.broadcast_to(scale, value.shape))  # rounded as in PyTorch
+    to = (b.to(tl.int64) * height * width + p)[:, None] * n_channels + c[None, :]
+    tl.store(out + to, value, mask=mask)
     if tl.program_id(1) == 0:
-        tl.store(own_labels + b, tl.load(labels + row))
+        tl.store(batch_labels + b, tl.load(labels + row))
         if b == 0:
             tl.store(rate, tl.load(rates + tl.load(clock)))
 
 
 @triton.jit(do_not_specialize=["n_pixels"])
-def pixels(x, out, n_pixels, n_in, CHANNELS: tl.constexpr, BP: tl.constexpr):
-    """Pixels filled up with zeros to CHANNELS, in the type of `out`."""
+def pad_channels(x, out, n_pixels, n_in, CHANNELS: tl.constexpr, BP: tl.constexpr):
+    """Pad pixels with zeros to CHANNELS channels, in the type of `out`."""
     p = tl.program_id(0) * BP + tl.arange(0, BP)
     c = tl.arange(0, CHANNELS)
-    there = (p < n_pixels)[:, None]
-    value = tl.load(x + p[:, None] * n_in + c[None, :], mask=there & (c < n_in)[None, :], other=0.0)
-    tl.store(out + p[:, None] * CHANNELS + c[None, :], value.to(out.dtype.element_ty), mask=there)
+    valid = (p < n_pixels)[:, None]
+    value = tl.load(x + p[:, None] * n_in + c[None, :], mask=valid & (c < n_in)[None, :], other=0.0)
+    tl.store(out + p[:, None] * CHANNELS + c[None, :], value.to(out.dtype.element_ty), mask=valid)
 
 
 @triton.jit(do_not_specialize=["n_rows", "height", "width"])
@@ -56,15 +56,15 @@ def patches(
     x, out, n_rows, height, width, n_columns,
     SIZE: tl.constexpr, CHANNELS: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """The SIZE x SIZE surroundings of each pixel as a row of n_columns numbers, zero beyond the edges and the end."""
+    """Copy the SIZE x SIZE patch around each pixel to a row of n_columns numbers, padded with zeros."""
     r = tl.program_id(0) * BP + tl.arange(0, BP)
     k = tl.arange(0, BK)
     pixel = k // CHANNELS
     h = ((r // width) % height)[:, None] + (pixel // SIZE)[None, :] - SIZE // 2
     w = (r % width)[:, None] + (pixel % SIZE)[None, :] - SIZE // 2
-    there = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (pixel < SIZE * SIZE)[None, :]
+    valid = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (pixel < SIZE * SIZE)[None, :]
     at = (((r // (width * height))[:, None] * height + h) * width + w) * CHANNELS + (k % CHANNELS)[None, :]
-    v = tl.load(x + at, mask=there & (r < n_rows)[:, None], other=0)
+    v = tl.load(x + at, mask=valid & (r < n_rows)[:, None], other=0)
     mask = (r < n_rows)[:, None] & (k < n_columns)[None, :]
     tl.store(out + r[:, None] * n_columns + k[None, :], v, mask=mask)
 
@@ -74,7 +74,7 @@ def head(
     x, weight, bias, means, logits, n_pixels, n_channels, n_classes,
     BP: tl.constexpr, BC: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """An image's mean over its pixels, and a linear layer of it."""
+    """Compute the mean over the pixels of an image, and a linear layer of it."""
     b = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, BC)
     inside = c < n_channels
@@ -90,13 +90,13 @@ def head(
         k = start + tl.arange(0, BK)
         mask = (k < n_classes)[:, None] & inside[None, :]
         w = tl.load(weight + k[:, None] * n_channels + c[None, :], mask=mask, other=0.0)
-        answer = tl.sum(w * mean[None, :], 1) + tl.load(bias + k, mask=k < n_classes, other=0.0)
-        tl.store(logits + b * n_classes + k, answer, mask=k < n_classes)
+        logit = tl.sum(w * mean[None, :], 1) + tl.load(bias + k, mask=k < n_classes, other=0.0)
+        tl.store(logits + b * n_classes + k, logit, mask=k < n_classes)
 
 
 @triton.jit(do_not_specialize=["n_pixels", "n_classes"])
 def head_back(grad, weight, out, n_pixels, n_channels, n_classes, BP: tl.constexpr, BC: tl.constexpr, BK: tl.constexpr):
-    """The gradient of an image's pixels: the same for all of them."""
+    """Compute the gradient of an image's pixels, which is the same for all of them."""
     b = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, BC)
     inside = c < n_channels
@@ -115,20 +115,20 @@ def head_back(grad, weight, out, n_pixels, n_channels, n_classes, BP: tl.constex
 
 
 @triton.jit(do_not_specialize=["n_images", "n_classes"])
-def head_slopes(
-    grad, means, weight_slopes, bias_slopes, n_images, n_channels, n_classes, BP: tl.constexpr, BC: tl.constexpr
+def head_gradients(
+    grad, means, grad_weight, grad_bias, n_images, n_channels, n_classes, BP: tl.constexpr, BC: tl.constexpr
 ):
-    """The gradients of one class's weights and bias."""
+    """Compute the gradients of one class's weights and bias."""
     k = tl.program_id(0)
     c = tl.arange(0, BC)
     inside = c < n_channels
     total = tl.zeros([BP, BC], tl.float32)
-    alone = tl.zeros([BP], tl.float32)
+    bias_total = tl.zeros([BP], tl.float32)
     for start in range(0, n_images, BP):
         b = start + tl.arange(0, BP)
         g = tl.load(grad + b * n_classes + k, mask=b < n_images, other=0.0)
         mask = (b < n_images)[:, None] & inside[None, :]
         total += g[:, None] * tl.load(means + b[:, None] * n_channels + c[None, :], mask=mask, other=0.0)
-        alone += g
-    tl.store(weight_slopes + k * n_channels + c, tl.sum(total, 0), mask=inside)
-    tl.store(bias_slopes + k, tl.sum(alone, 0))
+        bias_total += g
+    tl.store(grad_weight + k * n_channels + c, tl.sum(total, 0), mask=inside)
+    tl.store(grad_bias + k, tl.sum(bias_total, 0))

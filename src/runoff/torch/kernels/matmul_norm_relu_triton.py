@@ -1,13 +1,13 @@
-"""Triton kernels for layers that are one matrix product, with batch norm and ReLU, over rows of channels.
+"""Triton kernels for layers that are a matrix product with batch norm and ReLU, over rows of channels.
 
-A product's statistics are known before it is made: see `_products`. As in `_kernels`: every sum in an order that
-depends on the shape alone, no atomics, nothing tuned by time.
+The statistics of a product are known before it is computed: see `matmul_norm_relu`. As in `norm_relu_pool_triton`, the
+order of sums depends on the shape alone: no atomics, no autotuning.
 
-Tiles of rows come and go by descriptors, in the background. With Triton 3.6, bf16 tiles that come by pointers in a loop
-must not go into a `dot` as they are: there is no fence between, and beside kernels with descriptors one sum in a few
-hundred was wrong. `_products.SEEN` says which versions have been looked at. For them, too, `product_sums` relies on the
-assembler: its tiles are read by products and by plain sums, for which Triton keeps one buffer too few if products were
-still on their way when the next tile comes; the assembler lets each product end first.
+Tiles of rows are copied asynchronously, by tensor descriptors. With Triton 3.6, bf16 tiles that are loaded by pointers
+in a loop must not be operands of a `dot`: a fence is missing, and beside kernels with descriptors one sum in a few
+hundred was wrong. `matmul_norm_relu.TESTED_VERSIONS` lists the versions that were examined. Even with them,
+`product_sums` relies on the assembler: its tiles are read by products and by sums, for which Triton allocates one
+buffer too few if a product is still running when the next tile arrives; the assembler waits for each product.
 """
 
 # mypy: ignore-errors
@@ -18,7 +18,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 def box(x, *shape):
-    """A descriptor of tiles of a matrix."""
+    """Return a descriptor of tiles of a matrix."""
     return TensorDescriptor.from_tensor(x, list(shape))
 
 
@@ -27,11 +27,11 @@ def product_sums(
     x1, x2, y1, y2, parts, rows_each, N_X: tl.constexpr, N_Y: tl.constexpr, SAME: tl.constexpr,
     X1: tl.constexpr, X2: tl.constexpr, Y1: tl.constexpr, Y2: tl.constexpr, BP: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Sums over a block of rows of x' y and, behind them, of y: (blocks, N_X + 1, N_Y). SAME: y is x.
+    """Sum x' y over a block of rows, with the sums of y as last row: (blocks, N_X + 1, N_Y). SAME: y is x.
 
     `x1` to `y2` are descriptors of (BP, X1) to (BP, Y2).
     """
-    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the end is what was written last, and still in the cache
+    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows, which were written last, are still in the cache
     p11 = tl.zeros([X1, Y1], tl.float32)
     p12 = tl.zeros([X1, Y2], tl.float32)
     p21 = tl.zeros([X2, Y1], tl.float32)
@@ -57,7 +57,7 @@ def product_sums(
         s2 += b2.to(tl.float32)
     if SAME:
         p21 = tl.trans(p12)
-    own = parts + block * (N_X + 1) * N_Y
+    out = parts + block * (N_X + 1) * N_Y
     i1 = tl.arange(0, X1)
     i2 = X1 + tl.arange(0, X2)
     j1 = tl.arange(0, Y1)
@@ -66,17 +66,17 @@ def product_sums(
     lower = (i2 < N_X)[:, None]
     left = (j1 < N_Y)[None, :]
     right = (j2 < N_Y)[None, :]
-    tl.store(own + i1[:, None] * N_Y + j1[None, :], p11, mask=upper & left)
-    tl.store(own + i1[:, None] * N_Y + j2[None, :], p12, mask=upper & right)
-    tl.store(own + i2[:, None] * N_Y + j1[None, :], p21, mask=lower & left)
-    tl.store(own + i2[:, None] * N_Y + j2[None, :], p22, mask=lower & right)
-    tl.store(own + N_X * N_Y + j1, tl.sum(s1, 0), mask=j1 < N_Y)
-    tl.store(own + N_X * N_Y + j2, tl.sum(s2, 0), mask=j2 < N_Y)
+    tl.store(out + i1[:, None] * N_Y + j1[None, :], p11, mask=upper & left)
+    tl.store(out + i1[:, None] * N_Y + j2[None, :], p12, mask=upper & right)
+    tl.store(out + i2[:, None] * N_Y + j1[None, :], p21, mask=lower & left)
+    tl.store(out + i2[:, None] * N_Y + j2[None, :], p22, mask=lower & right)
+    tl.store(out + N_X * N_Y + j1, tl.sum(s1, 0), mask=j1 < N_Y)
+    tl.store(out + N_X * N_Y + j2, tl.sum(s2, 0), mask=j2 < N_Y)
 
 
 @triton.jit(do_not_specialize=["n_blocks", "n_numbers"])
 def product_total(parts, out, n_blocks, n_numbers, BP: tl.constexpr, BC: tl.constexpr):
-    """The sum of (blocks, numbers) over the blocks."""
+    """Sum (blocks, numbers) over the blocks."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     inside = c < n_numbers
     acc = tl.zeros([BP, BC], tl.float32)
@@ -89,12 +89,12 @@ def product_total(parts, out, n_blocks, n_numbers, BP: tl.constexpr, BC: tl.cons
 
 @triton.jit(do_not_specialize=["n_rows"])
 def product_fold(
-    squares, weight, gamma, beta, mean_so_far, var_so_far, norm, tilt, folded, n_rows, momentum, eps,
+    squares, weight, gamma, beta, running_mean, running_var, norm, cov_weight, folded, n_rows, momentum, eps,
     N_IN: tl.constexpr, N_OUT: tl.constexpr, BI: tl.constexpr, BC: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Batch norm's numbers from sums of squares of x, (N_IN + 1, N_IN), and weights with its scale in them.
+    """Compute batch norm's coefficients from the sums of x' x, (N_IN + 1, N_IN), and fold its scale into the weights.
 
-    `norm` is mean, 1 / deviation, scale and shift, (4, N_OUT); `tilt` is cov(x) w, which going back needs again.
+    `norm` is mean, 1 / deviation, scale and shift, (4, N_OUT); `cov_weight` is cov(x) w, for the backward pass.
     """
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     i = tl.arange(0, BI)
@@ -104,28 +104,28 @@ def product_fold(
     both = (i < N_IN)[:, None] & inside[None, :]
     at = c[None, :] * N_IN + i[:, None]
     w = tl.load(weight + at, mask=both, other=0.0)
-    along = tl.zeros([BI, BC], tl.float32)
+    cov_w = tl.zeros([BI, BC], tl.float32)
     for start in range(0, N_IN, BK):
         k = start + tl.arange(0, BK)
         mask = (i < N_IN)[:, None] & (k < N_IN)[None, :]
         square = tl.load(squares + i[:, None] * N_IN + k[None, :], mask=mask, other=0.0) / n
         other = tl.load(squares + N_IN * N_IN + k, mask=k < N_IN, other=0.0) / n
         part = tl.load(weight + c[None, :] * N_IN + k[:, None], mask=(k < N_IN)[:, None] & inside[None, :], other=0.0)
-        along = tl.dot(square - middle[:, None] * other[None, :], part, along, input_precision="tf32x3")
+        cov_w = tl.dot(square - middle[:, None] * other[None, :], part, cov_w, input_precision="tf32x3")
     mean = tl.sum(middle[:, None] * w, 0)
-    var = tl.maximum(tl.sum(along * w, 0), 0.0)
+    var = tl.maximum(tl.sum(cov_w * w, 0), 0.0)
     rstd = 1.0 / tl.sqrt(var + eps)
     scale = rstd * tl.load(gamma + c, mask=inside, other=0.0)
     tl.store(norm + c, mean, mask=inside)
     tl.store(norm + N_OUT + c, rstd, mask=inside)
     tl.store(norm + 2 * N_OUT + c, scale, mask=inside)
     tl.store(norm + 3 * N_OUT + c, tl.load(beta + c, mask=inside, other=0.0) - mean * scale, mask=inside)
-    tl.store(tilt + at, along, mask=both)
+    tl.store(cov_weight + at, cov_w, mask=both)
     tl.store(folded + at, (w * scale[None, :]).to(folded.dtype.element_ty), mask=both)
-    before = tl.load(mean_so_far + c, mask=inside, other=0.0)
-    tl.store(mean_so_far + c, before + momentum * (mean - before), mask=inside)
-    before = tl.load(var_so_far + c, mask=inside, other=0.0)
-    tl.store(var_so_far + c, before + momentum * (var * (n / (n - 1.0)) - before), mask=inside)
+    before = tl.load(running_mean + c, mask=inside, other=0.0)
+    tl.store(running_mean + c, before + momentum * (mean - before), mask=inside)
+    before = tl.load(running_var + c, mask=inside, other=0.0)
+    tl.store(running_var + c, before + momentum * (var * (n / (n - 1.0)) - before), mask=inside)
 
 
 @triton.jit(do_not_specialize=["n_rows"])
@@ -133,7 +133,7 @@ def product(
     x, folded, shift, out1, out2, n_rows, N_IN: tl.constexpr, N_OUT: tl.constexpr,
     N1: tl.constexpr, N2: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """relu(x folded' + shift), with the weights kept at hand: up to three chunks of BK rows of them.
+    """Compute relu(x folded' + shift), with the weights loaded once, in up to three chunks of BK rows.
 
     `x`, `out1` and `out2` are descriptors of (BM, BK), (BM, N1) and (BM, N2).
     """
@@ -171,13 +171,14 @@ def product(
 
 
 @triton.jit(do_not_specialize=["n_rows"])
-def product_slopes(
-    crossed, squares, tilt, weight, norm, steep, ends, n_rows,
+def product_gradients(
+    crossed, squares, cov_weight, weight, norm, grad_weight, grad_norm, n_rows,
     N_IN: tl.constexpr, N_OUT: tl.constexpr, BI: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of the weights, and of beta and gamma with the share of y in its gradient, (3, N_OUT).
+    """Compute the gradients of the weights and, in `grad_norm`, of beta and gamma and y's factor in its gradient.
 
-    From sums of x' g, (N_IN + 1, N_OUT), for a gradient g that is nothing where ReLU gave nothing.
+    `crossed` are the sums of x' g, (N_IN + 1, N_OUT), for a gradient g that is zero where the ReLU's output is zero.
+    `grad_norm` is (3, N_OUT).
     """
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     i = tl.arange(0, BI)
@@ -193,19 +194,19 @@ def product_slopes(
     scale = tl.load(norm + 2 * N_OUT + c, mask=inside, other=0.0)
     m -= middle[:, None] * sums[None, :]
     along = rstd * tl.sum(w * m, 0)
-    tilted = tl.load(tilt + at, mask=both, other=0.0)
-    tl.store(steep + at, scale[None, :] * (m - (rstd * along)[None, :] * tilted), mask=both)
-    tl.store(ends + c, sums, mask=inside)
-    tl.store(ends + N_OUT + c, along, mask=inside)
-    tl.store(ends + 2 * N_OUT + c, scale * rstd * along / n, mask=inside)
+    cov_w = tl.load(cov_weight + at, mask=both, other=0.0)
+    tl.store(grad_weight + at, scale[None, :] * (m - (rstd * along)[None, :] * cov_w), mask=both)
+    tl.store(grad_norm + c, sums, mask=inside)
+    tl.store(grad_norm + N_OUT + c, along, mask=inside)
+    tl.store(grad_norm + 2 * N_OUT + c, scale * rstd * along / n, mask=inside)
 
 
 @triton.jit(do_not_specialize=["n_rows"])
 def product_spread(
-    weight, folded, ends, squares, back, shift, n_rows,
+    weight, folded, grad_norm, squares, back, shift, n_rows,
     N_IN: tl.constexpr, N_OUT: tl.constexpr, BI: tl.constexpr, BC: tl.constexpr, BK: tl.constexpr, BO: tl.constexpr,
 ):  # fmt: skip
-    """What x itself gives to its gradient through batch norm, (N_IN, N_IN), and a shift that makes its mean nothing."""
+    """Compute x's factor in its gradient through batch norm, (N_IN, N_IN), and the shift that makes the mean zero."""
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     i = tl.arange(0, BI)
     inside = c < N_IN
@@ -213,7 +214,7 @@ def product_spread(
     acc = tl.zeros([BI, BC], tl.float32)
     for start in range(0, N_OUT, BK):
         j = start + tl.arange(0, BK)
-        share = tl.load(ends + 2 * N_OUT + j, mask=j < N_OUT, other=0.0)
+        share = tl.load(grad_norm + 2 * N_OUT + j, mask=j < N_OUT, other=0.0)
         mask = (i < N_IN)[:, None] & (j < N_OUT)[None, :]
         left = tl.load(weight + j[None, :] * N_IN + i[:, None], mask=mask, other=0.0)
         right = tl.load(weight + j[:, None] * N_IN + c[None, :], mask=(j < N_OUT)[:, None] & inside[None, :], other=0.0)
@@ -221,12 +222,12 @@ def product_spread(
     rounded = (-acc).to(back.dtype.element_ty)
     tl.store(back + i[:, None] * N_IN + c[None, :], rounded, mask=(i < N_IN)[:, None] & inside[None, :])
     middle = tl.load(squares + N_IN * N_IN + i, mask=i < N_IN, other=0.0) / n
-    own = tl.sum(middle[:, None] * rounded.to(tl.float32), 0)
+    mean_of_x = tl.sum(middle[:, None] * rounded.to(tl.float32), 0)
     o = tl.arange(0, BO)
     mask = (o < N_OUT)[:, None] & inside[None, :]
     w = tl.load(folded + o[:, None] * N_IN + c[None, :], mask=mask, other=0.0).to(tl.float32)
-    sums = tl.load(ends + o, mask=o < N_OUT, other=0.0) / n
-    tl.store(shift + c, -own - tl.sum(sums[:, None] * w, 0), mask=inside)
+    sums = tl.load(grad_norm + o, mask=o < N_OUT, other=0.0) / n
+    tl.store(shift + c, -mean_of_x - tl.sum(sums[:, None] * w, 0), mask=inside)
 
 
 @triton.jit
@@ -235,7 +236,7 @@ def product_back(
     N_IN: tl.constexpr, N_OUT: tl.constexpr, NORM: tl.constexpr,
     N1: tl.constexpr, N2: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of x, grad weight and, with NORM, + x back + shift: nothing where x is nothing, as a ReLU left it.
+    """Compute the gradient of x: grad weight and, with NORM, + x back + shift; zero where x, from a ReLU, is zero.
 
     All but `shift` are descriptors: `grad` and `x` of (BM, BK), `x1`, `x2` and `out` of (BM, N), the others of (BK, N).
     """
@@ -254,7 +255,7 @@ def product_back(
         n2 = N1 + tl.arange(0, N2)
         g1 += tl.load(shift + tl.arange(0, N1))[None, :]
         g2 += tl.load(shift + n2, mask=n2 < N_IN, other=0.0)[None, :]
-    was = x1.load([r, 0])
-    out1.store([r, 0], tl.where(was > 0.0, g1, 0.0).to(was.dtype))
-    was = x2.load([r, N1])
-    out2.store([r, N1], tl.where(was > 0.0, g2, 0.0).to(was.dtype))
+    activation = x1.load([r, 0])
+    out1.store([r, 0], tl.where(activation > 0.0, g1, 0.0).to(activation.dtype))
+    activation = x2.load([r, N1])
+    out2.store([r, N1], tl.where(activation > 0.0, g2, 0.0).to(activation.dtype))

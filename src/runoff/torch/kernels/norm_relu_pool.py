@@ -1,4 +1,4 @@
-"""Batch norm, ReLU and pooling as one operation with a gradient, on a GPU."""
+"""Batch norm, ReLU and pooling as one differentiable operation on a GPU."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from torch import Tensor
 
 POOLS = {None: 0, "max": 1, "avg": 2}
 LARGEST = 2**31
-NUMBERS = 4096  # that a program of `apply` holds at a time: whole rows
+NUMBERS = 4096  # per program of `apply`, in whole rows
 SETTLE = {"BP": 128, "BC": 8}
 
 
 def usable(x: Tensor, n_channels: int) -> bool:
-    """Whether the kernels can take these images, with so many channels at most: they count numbers in 32 bits."""
-    return there(x) and x.numel() // x.shape[1] * n_channels < LARGEST
+    """Return whether the kernels support these images with up to `n_channels` channels: their indices have 32 bits."""
+    return available(x) and x.numel() // x.shape[1] * n_channels < LARGEST
 
 
-def there(x: Tensor) -> bool:
-    """Whether there are kernels for where this is."""
+def available(x: Tensor) -> bool:
+    """Return whether the kernels can run on the device of x."""
     return x.is_cuda and _kernels() is not None
 
 
 def version() -> str | None:
-    """Of the compiler of the kernels, where they are used, and what decides how it rounds."""
+    """Return the version of Triton and its rounding mode, or None if it is not installed."""
     if _kernels() is None:
         return None
     return f"{_kernels().triton.__version__} {os.environ.get('TRITON_DEFAULT_FP_FUSION')}"
@@ -40,12 +40,12 @@ def _kernels() -> Any:
     return norm_relu_pool_triton
 
 
-class _Halves(torch.autograd.Function):
+class _ToBf16(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *weights: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
-        halves = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in weights]
-        torch._foreach_copy_(halves, weights)
-        return tuple(halves)
+        bf16 = [torch.empty_like(weight, dtype=torch.bfloat16) for weight in weights]
+        torch._foreach_copy_(bf16, weights)
+        return tuple(bf16)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
@@ -54,33 +54,33 @@ class _Halves(torch.autograd.Function):
         return tuple(wide)
 
 
-def halves(weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Weights in bf16, all in one go, and their gradients back."""
-    return _Halves.apply(*weights)  # type: ignore[no-any-return,no-untyped-call]
+def to_bf16(weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Return weights in bf16, converted by one kernel; so are their gradients."""
+    return _ToBf16.apply(*weights)  # type: ignore[no-any-return,no-untyped-call]
 
 
 def norm_act(x: Tensor, norm: torch.nn.BatchNorm2d, pool: str | None, training: bool) -> Tensor:
-    """relu(norm(x)), then pooled 3 x 3 at every second place: the same as the plain modules one after the other."""
+    """Return relu(norm(x)), pooled 3 x 3 with stride 2 if `pool` is given, as the separate modules would."""
     rows = x.permute(0, 2, 3, 1).contiguous()
     if training:
         out = _NormAct.apply(  # type: ignore[no-untyped-call]
             rows, norm.weight, norm.bias, norm.running_mean, norm.running_var, norm.momentum, norm.eps, POOLS[pool]
         )
     else:
-        scale, shift = at_rest(norm)
+        scale, shift = evaluation_coefficients(norm)
         coefficients = torch.stack([norm.get_buffer("running_mean"), scale, scale, shift])
         out = _applied(rows, coefficients, POOLS[pool], keep=False)[0]
     return out.permute(0, 3, 1, 2)  # type: ignore[no-any-return]
 
 
-def at_rest(norm: torch.nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
-    """Scale and shift of each channel by the statistics of training."""
+def evaluation_coefficients(norm: torch.nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+    """Return the scale and shift of each channel in evaluation mode."""
     mean, var = norm.get_buffer("running_mean"), norm.get_buffer("running_var")
     scale = norm.weight * torch.rsqrt(var + norm.eps)
     return scale, norm.bias - mean * scale
 
 
-def _wide(n_channels: int) -> int:
+def _tile_width(n_channels: int) -> int:
     return 64 if n_channels % 64 == 0 or n_channels < 64 else 32
 
 
@@ -88,9 +88,9 @@ def _grid(n_rows: int, n_channels: int, places: int, wide: int) -> tuple[tuple[i
     return (-(-n_rows // places), -(-n_channels // wide)), {"BP": places, "BC": wide}
 
 
-def _summed(n_rows: int, n_channels: int, windows: bool = False) -> tuple[tuple[int, int], int, dict[str, int]]:
-    """Grid, rows for each program and tile of a sum: functions of the shape alone."""
-    wide = _wide(n_channels)
+def _sum_grid(n_rows: int, n_channels: int, windows: bool = False) -> tuple[tuple[int, int], int, dict[str, int]]:
+    """Return the grid, the rows per program and the tile of a sum: functions of the shape alone."""
+    wide = _tile_width(n_channels)
     places, blocks, warps = (128, 256, 4) if wide == 32 and n_rows >= 65536 else (32, 128, 2)
     if windows:
         places, warps = 16, 4
@@ -110,10 +110,10 @@ def _applied(rows: Tensor, norm: Tensor, pool: int, keep: bool) -> tuple[Tensor,
         return out, rows, rows
     shape = (n, (height + 1) // 2, (width + 1) // 2, channels)
     out = rows.new_empty(shape)
-    noted = keep and pool == 1
-    best = rows.new_empty(shape) if noted else rows
-    taps = rows.new_empty(shape, dtype=torch.uint8) if noted else rows
-    grid, block = _grid(out.numel() // channels, channels, 32, _wide(channels))
+    keep_best = keep and pool == 1
+    best = rows.new_empty(shape) if keep_best else rows
+    taps = rows.new_empty(shape, dtype=torch.uint8) if keep_best else rows
+    grid, block = _grid(out.numel() // channels, channels, 32, _tile_width(channels))
     kernels.apply_pool[grid](
         rows,
         norm,
@@ -125,7 +125,7 @@ def _applied(rows: Tensor, norm: Tensor, pool: int, keep: bool) -> tuple[Tensor,
         width,
         channels,
         MAX=pool == 1,
-        KEEP=noted,
+        KEEP=keep_best,
         **block,
     )
     return out, best, taps
@@ -146,7 +146,7 @@ class _NormAct(torch.autograd.Function):
     ) -> Tensor:
         n_rows, channels = rows.numel() // rows.shape[3], rows.shape[3]
         kernels = _kernels()
-        grid, each, tile = _summed(n_rows, channels)
+        grid, each, tile = _sum_grid(n_rows, channels)
         sums = torch.empty(grid[0], 2, channels, device=rows.device)
         norm = torch.empty(4, channels, device=rows.device)
         kernels.moments[grid](rows, sums, n_rows, channels, each, **tile)
@@ -165,24 +165,24 @@ class _NormAct(torch.autograd.Function):
         _, height, width, channels = rows.shape
         n_rows = rows.numel() // channels
         kernels = _kernels()
-        n_out = n_rows if ctx.pool == 0 else grad.numel() // channels  # behind a pool, 2 x 2 places for each window
-        grid, each, tile = _summed(n_out, channels, windows=ctx.pool == 2)
+        n_out = n_rows if ctx.pool == 0 else grad.numel() // channels  # with a pool, one for each 2 x 2 pixels
+        grid, each, tile = _sum_grid(n_out, channels, windows=ctx.pool == 2)
         sums = torch.empty(grid[0], 2, channels, device=rows.device)
-        slopes = torch.empty(2, channels, device=rows.device)
+        grad_norm = torch.empty(2, channels, device=rows.device)
         if ctx.pool == 2:
             kernels.back_moments_avg[grid](grad, rows, norm, sums, n_out, height, width, channels, each, **tile)
-        else:  # for the largest of a window, the x that won stands for all nine
+        else:  # with max pooling, only the largest of a window has a gradient
             kernels.back_moments[grid](grad, best if ctx.pool else rows, norm, sums, n_out, channels, each, **tile)
-        kernels.back_settle[(-(-channels // SETTLE["BC"]),)](sums, slopes, grid[0], channels, **SETTLE)
-        out = torch.empty_like(rows)
+        kernels.back_settle[(-(-channels // SETTLE["BC"]),)](sums, grad_norm, grid[0], channels, **SETTLE)
+        grad_rows = torch.empty_like(rows)
         if ctx.pool:
-            grid, tile = _grid(n_out, channels, 32 if _wide(channels) == 64 else 16, _wide(channels))
-        elif _wide(channels) == 64:
+            grid, tile = _grid(n_out, channels, 32 if _tile_width(channels) == 64 else 16, _tile_width(channels))
+        elif _tile_width(channels) == 64:
             grid, tile = _grid(n_out, channels, 128, 64)
-        else:  # whole rows, since parts of them would be short
+        else:  # whole rows, since tiles of half a row would be short
             grid, tile = _grid(n_out, channels, 32, 1 << (channels - 1).bit_length())
             tile["num_warps"] = 8
         kernels.back_apply[grid](
-            grad, taps, rows, norm, slopes, out, n_out, n_rows, height, width, channels, POOL=ctx.pool, **tile
+            grad, taps, rows, norm, grad_norm, grad_rows, n_out, n_rows, height, width, channels, POOL=ctx.pool, **tile
         )
-        return out, slopes[1], slopes[0], None, None, None, None, None
+        return grad_rows, grad_norm[1], grad_norm[0], None, None, None, None, None

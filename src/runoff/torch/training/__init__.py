@@ -1,1 +1,1 @@
-"""Training many networks on one device, each bit for bit as if it were alone."""
+"""Training of many networks on one device, each with the same bits as if trained alone."""

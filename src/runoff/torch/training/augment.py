@@ -1,4 +1,4 @@
-"""Augmentation of whole batches on the device, from numbers drawn beforehand."""
+"""Augmentation of whole batches on the device, from random numbers drawn in advance."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ GRAY = (0.299, 0.587, 0.114)
 
 
 def padded(images: Tensor, recipe: Recipe) -> Tensor:
-    """Images with the black frame that crops are taken from; rows of numbers as they are."""
+    """Return images padded with black for random crops; rows of numbers are returned unchanged."""
     p = recipe.crop
     return F.pad(images, (0, 0, p, p, p, p)) if p else images
 
 
 def batch(images: Tensor, draws: dict[str, Tensor], recipe: Recipe, mean: Tensor, std: Tensor) -> Tensor:
-    """A batch as the network gets it, normalised: (batch, channels, height, width) or (batch, features).
+    """Return an augmented, normalised batch: (batch, channels, height, width) or (batch, features).
 
-    `images` are a member's own, padded, (n, height, width, channels); `draws` are this step's.
+    `images` are the member's padded images, (n, height, width, channels); `draws` are the random numbers of this step.
     """
     rows = draws["rows"]
     if images.ndim == 2:
-        return mixed((images[rows].float() - mean) / std, draws)
+        return mixup((images[rows].float() - mean) / std, draws)
     height, width = images.shape[1] - 2 * recipe.crop, images.shape[2] - 2 * recipe.crop
     ys = torch.arange(height, device=images.device).expand(len(rows), -1)
     xs = torch.arange(width, device=images.device).expand(len(rows), -1)
@@ -47,17 +47,17 @@ def batch(images: Tensor, draws: dict[str, Tensor], recipe: Recipe, mean: Tensor
         x = torch.where(hole(draws["holes"], recipe.cutout, height, width)[..., None], 0.0, x)
     if "boxes" in draws:
         x = torch.where(box(draws["boxes"], height, width)[..., None], x.flip(0), x)
-    return mixed(x, draws).permute(0, 3, 1, 2)
+    return mixup(x, draws).permute(0, 3, 1, 2)
 
 
-def mixed(x: Tensor, draws: dict[str, Tensor]) -> Tensor:
-    """Mixup: each sample with the one that stands opposite in the batch. In steps of CutMix the share is 1."""
+def mixup(x: Tensor, draws: dict[str, Tensor]) -> Tensor:
+    """Apply mixup with the batch in reverse order. In steps that use CutMix, the share is 1."""
     share = draws.get("blends") if "boxes" in draws else draws.get("shares")
     return x if share is None else share * x + (1 - share) * x.flip(0)
 
 
 def jittered(x: Tensor, factors: Tensor) -> Tensor:
-    """Brightness, contrast and saturation of images with values from 0 to 1, (batch, height, width, channels)."""
+    """Scale brightness, contrast and saturation of images with values from 0 to 1, (batch, height, width, channels)."""
     brightness, contrast, saturation = (factors[:, i, None, None, None] for i in range(3))
     x = x * brightness
     gray = luma(x)
@@ -70,7 +70,7 @@ def jittered(x: Tensor, factors: Tensor) -> Tensor:
 
 
 def luma(x: Tensor) -> Tensor:
-    """How bright each pixel looks."""
+    """Return the luma of each pixel."""
     if x.shape[-1] != 3:
         return x.mean(-1, keepdim=True)
     red, green, blue = (x[..., i : i + 1] * weight for i, weight in enumerate(GRAY))
@@ -78,22 +78,22 @@ def luma(x: Tensor) -> Tensor:
 
 
 def hole(centres: Tensor, side: int, height: int, width: int) -> Tensor:
-    """Which pixels a square around each centre covers."""
+    """Return a mask of the pixels in a square around each centre."""
     ys = torch.arange(height, device=centres.device)[None, :] - centres[:, :1] + side // 2
     xs = torch.arange(width, device=centres.device)[None, :] - centres[:, 1:] + side // 2
     return ((ys >= 0) & (ys < side))[:, :, None] & ((xs >= 0) & (xs < side))[:, None, :]
 
 
 def box(edges: Tensor, height: int, width: int) -> Tensor:
-    """Which pixels lie in a rectangle, (height, width)."""
+    """Return a mask of the pixels in a rectangle, (height, width)."""
     ys, xs = torch.arange(height, device=edges.device), torch.arange(width, device=edges.device)
     return ((ys >= edges[0]) & (ys < edges[1]))[:, None] & ((xs >= edges[2]) & (xs < edges[3]))
 
 
 def views(inputs: Tensor, recipe: Recipe, mean: Tensor, std: Tensor) -> list[Tensor]:
-    """Inputs as the network gets them, once for each view over which scores are averaged, the inputs themselves first.
+    """Return the normalised views of inputs over which scores are averaged, beginning with the inputs themselves.
 
-    The other views are four diagonal shifts, with black coming in, and the mirror images of all these.
+    The other views are four diagonal shifts, padded with black, and the mirror images of all these.
     """
     if inputs.ndim == 2:
         return [(inputs - mean) / std]
@@ -101,15 +101,15 @@ def views(inputs: Tensor, recipe: Recipe, mean: Tensor, std: Tensor) -> list[Ten
     framed = F.pad(inputs, (0, 0, p, p, p, p)) if p else inputs
     x = ((framed - mean) / std).permute(0, 3, 1, 2)
     corners = [(p, p), (0, 0), (0, 2 * p), (2 * p, 0), (2 * p, 2 * p)] if p else [(0, 0)]
-    given = [x[:, :, top : top + height, left : left + width] for top, left in corners]
-    return [*given, *(view.flip(3) for view in given)] if recipe.test_flip else given
+    shifted = [x[:, :, top : top + height, left : left + width] for top, left in corners]
+    return [*shifted, *(view.flip(3) for view in shifted)] if recipe.test_flip else shifted
 
 
 # -- geometry ----------------------------------------------------------------------------------------------------------
 
 
 def affine(warps: Tensor, strength: float) -> tuple[Tensor, Tensor]:
-    """The matrices (batch, 2, 2) and shifts (batch, 2) of random rotations, scalings and shears."""
+    """Return the matrices (batch, 2, 2) and shifts (batch, 2) of random rotations, scalings and shears."""
     turn, scale = warps[:, 0] * (math.radians(15) * strength), torch.exp(warps[:, 1] * (0.25 * strength))
     cos, sin = torch.cos(turn) * scale, torch.sin(turn) * scale
     shear_x, shear_y = warps[:, 2] * (0.1 * strength), warps[:, 3] * (0.1 * strength)
@@ -118,7 +118,7 @@ def affine(warps: Tensor, strength: float) -> tuple[Tensor, Tensor]:
 
 
 def warped(x: Tensor, matrices: Tensor, shifts: Tensor) -> Tensor:
-    """Images (batch, height, width, channels) moved by affine maps, bilinear, with black outside.
+    """Apply affine maps to images (batch, height, width, channels), with bilinear interpolation and black outside.
 
     The pixel at (x, y) from the centre is taken from `matrix @ (x, y) + shift * (width, height)`, in the order x, y.
     """
@@ -126,7 +126,7 @@ def warped(x: Tensor, matrices: Tensor, shifts: Tensor) -> Tensor:
     ys = torch.arange(height, device=x.device)[:, None] - (height - 1) / 2
     xs = torch.arange(width, device=x.device)[None, :] - (width - 1) / 2
     m, t = matrices[:, :, :, None, None], shifts[:, :, None, None]
-    # In units in which the image spans -1 to 1, as grid_sample counts.
+    # For grid_sample, the image spans -1 to 1.
     across = (m[:, 0, 0] * xs + m[:, 0, 1] * ys) * (2 / width) + 2 * t[:, 0]
     down = (m[:, 1, 0] * xs + m[:, 1, 1] * ys) * (2 / height) + 2 * t[:, 1]
     grid = torch.stack([across, down], dim=3)
@@ -141,11 +141,11 @@ BRIGHTNESS, SATURATION, CONTRAST, SHARPNESS, POSTERIZE, SOLARIZE, AUTOCONTRAST =
 
 
 def trivial(x: Tensor, operations: Tensor, strengths: Tensor) -> Tensor:
-    """TrivialAugment: one operation on each image, values from 0 to 1, (batch, height, width, channels).
+    """Apply TrivialAugment: one operation per image, values from 0 to 1, (batch, height, width, channels).
 
-    All operations of TrivialAugment but equalisation, with strengths from -1 to 1: shears up to 0.3, shifts up to 0.3
-    of the image, rotations up to 30 degrees, brightness, saturation, contrast and sharpness times 0.1 to 1.9, 4 to 8
-    bits a colour, solarisation from any threshold, and the full range of values for each channel.
+    These are all operations of TrivialAugment except equalisation, with strengths from -1 to 1: shears up to 0.3,
+    shifts up to 0.3 of the image, rotations up to 30 degrees, brightness, saturation, contrast and sharpness times 0.1
+    to 1.9, 4 to 8 bits per channel, solarisation from any threshold, and autocontrast per channel.
     """
 
     def on(operation: int) -> Tensor:
@@ -179,6 +179,6 @@ def trivial(x: Tensor, operations: Tensor, strengths: Tensor) -> Tensor:
 
 
 def blurred(x: Tensor) -> Tensor:
-    """The mean over 3 x 3 pixels, with the image mirrored at its edges."""
+    """Return the mean over 3 x 3 pixels, with reflection padding."""
     framed = F.pad(x.permute(0, 3, 1, 2), (1, 1, 1, 1), mode="reflect")
     return F.avg_pool2d(framed, 3, stride=1).permute(0, 2, 3, 1)

@@ -1,4 +1,4 @@
-"""Jobs: one network to train, on the samples of one member."""
+"""Jobs: single networks to train, each on the samples of one member."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from runoff.hashing import plain_floats
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One network to train: the samples of its member, in order of content, and the source of its random numbers."""
+    """One network to train: the samples of its member, sorted by content, and the source of its random numbers."""
 
     member: int
     seed: int
     source: np.random.SeedSequence
     samples: NDArray[Any] = field(repr=False)  # of all members
-    rows: NDArray[np.int64] = field(repr=False)  # those of this member
+    rows: NDArray[np.int64] = field(repr=False)  # of this member
     labels: NDArray[np.int64] = field(repr=False)  # of these rows
 
     @property
     def key(self) -> tuple[int, int]:
-        """Member and seed."""
+        """The member and the seed."""
         return self.member, self.seed
 
     def images(self) -> NDArray[Any]:
-        """Return the member's samples as bytes where all are whole numbers from 0 to 255, else as floats."""
+        """Return the member's samples as bytes if all are integers from 0 to 255, else as floats."""
         return compact(self.samples[self.rows])
 
 
@@ -40,7 +40,7 @@ def array_digest(array: Any) -> str:
 
 
 def compact(values: NDArray[Any]) -> NDArray[Any]:
-    """Return bytes where all values are whole numbers from 0 to 255, else float32 with one zero and one NaN."""
+    """Return bytes if all values are integers from 0 to 255, else float32 with one zero and one NaN."""
     if values.dtype == np.uint8:
         return values
     floats = plain_floats(values)
@@ -51,9 +51,9 @@ def compact(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def statistics(images: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return mean and standard deviation of each channel, with 1 for the deviation of a constant channel."""
+    """Return the mean and the standard deviation of each channel, with a deviation of 1 for constant channels."""
     flat = images.reshape(-1, images.shape[-1])
-    if flat.dtype == np.uint8:  # exact: no order of summing to think of
+    if flat.dtype == np.uint8:  # integer sums are exact, in any order
         counts = np.stack([np.bincount(channel, minlength=256) for channel in flat.T])
         values = np.arange(256)
         total, square = (counts * values).sum(1), (counts * values**2).sum(1)

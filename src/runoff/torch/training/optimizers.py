@@ -1,6 +1,6 @@
-"""Optimisers over tensors that stay where they are, with a learning rate on the device: what a captured step needs.
+"""Optimisers for captured steps: they update tensors in place and read the learning rate on the device.
 
-They are PyTorch's fused kernels, called without `torch.optim`, which imports PyTorch's compiler: seconds for nothing.
+They call PyTorch's fused kernels directly, because `torch.optim` imports PyTorch's compiler, which takes seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from runoff.recipes import Recipe
 
 
 class Optimizer(ABC):
-    """Updates parameters in place from their gradients."""
+    """An optimiser that updates parameters in place from their gradients."""
 
     def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
         self.parameters = list(parameters)
@@ -28,25 +28,25 @@ class Optimizer(ABC):
     @property
     @abstractmethod
     def state(self) -> list[Tensor]:
-        """What it remembers: all zero for a new network."""
+        """The tensors that the optimiser keeps between steps: all zero for a new network."""
 
     def step(self, loss: Tensor) -> None:
-        """Go back from the loss and update."""
+        """Compute the gradients of the loss and update the parameters."""
         for parameter in self.parameters:
             parameter.grad = None
-        # Not autograd.grad: its gradients may be laid out in memory otherwise than the parameters, and fused kernels
-        # go through memory.
+        # Not autograd.grad: its gradients may have another memory layout than the parameters, which fused kernels
+        # ignore.
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self.update([torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters])
 
     @abstractmethod
     def update(self, gradients: list[Tensor]) -> None:
-        """Change the parameters and what is remembered."""
+        """Update the parameters and the state."""
 
 
 class SGD(Optimizer):
-    """As torch.optim.SGD with momentum."""
+    """An equivalent of torch.optim.SGD with momentum."""
 
     def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
         super().__init__(parameters, recipe)
@@ -67,12 +67,12 @@ class SGD(Optimizer):
             dampening=0.0,
             nesterov=self.recipe.nesterov and self.recipe.momentum > 0,
             maximize=False,
-            is_first_step=False,  # momenta of zero come to the same
+            is_first_step=False,  # momenta of zero have the same effect
         )
 
 
 class AdamW(Optimizer):
-    """As torch.optim.AdamW."""
+    """An equivalent of torch.optim.AdamW."""
 
     def __init__(self, parameters: Sequence[Tensor], recipe: Recipe) -> None:
         super().__init__(parameters, recipe)
@@ -103,5 +103,5 @@ class AdamW(Optimizer):
 
 
 def make(parameters: Sequence[Tensor], recipe: Recipe) -> Optimizer:
-    """The recipe's optimiser."""
+    """Return the recipe's optimiser for these parameters."""
     return (SGD if recipe.optimizer == "sgd" else AdamW)(parameters, recipe)

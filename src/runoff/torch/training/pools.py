@@ -1,4 +1,4 @@
-"""Work in the background, a little ahead of whoever takes the results."""
+"""Work in background threads, a bounded number of tasks ahead of the caller."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 
-def ahead(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], most: int) -> Generator[Any]:
-    """Results in order, with a few made in the background before they are asked for."""
+def prefetch(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], most: int) -> Generator[Any]:
+    """Yield results in order, with up to `most` tasks computed in advance."""
     pending = deque[Future[Any]]()
     try:
         for task in tasks:
@@ -23,8 +23,8 @@ def ahead(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], most: int) 
             future.cancel()
 
 
-def as_done(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], most: int) -> Iterator[Any]:
-    """Results as they come, with a bounded number of tasks waiting. What is done is given before an error is raised."""
+def as_completed(pool: ThreadPoolExecutor, work: Any, tasks: Iterable[Any], most: int) -> Iterator[Any]:
+    """Yield results as they finish, with up to `most` tasks submitted; finished results come before an error."""
     pending: set[Future[Any]] = set()
     waiting = iter(tasks)
     while True:

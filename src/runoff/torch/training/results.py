@@ -1,4 +1,4 @@
-"""Results of training: a finished network, one that cannot be used, or an error that names its member."""
+"""Results of training: networks that are finished or cannot be used, and errors that name their member."""
 
 from __future__ import annotations
 
@@ -20,32 +20,35 @@ from runoff.torch.training.jobs import Job
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A finished network, with its scores for the inputs that `train` was given."""
+    """A finished network, with its scores for the inputs passed to `Trainer.train`."""
 
     member: int
     seed: int
     state: State = field(repr=False)  # on the host
     scores: NDArray[np.float32] | None = field(default=None, repr=False)
     inputs: str | None = None  # a digest of those inputs
-    refused: str | None = None  # why it cannot be used
+    refused: str | None = None  # the reason if it cannot be used
     seconds: float = 0.0
 
 
-def trained(job: Job, state: State, scores: NDArray[Any] | None, seconds: float) -> Trained:
-    """Once a loss is no number, the weights are none either, and stay so."""
-    broken = next((name for name, value in state.items() if not _sane(value)), None)
-    refused = None if broken is None else f"its loss became infinite or no number (seen in {broken!r} after training)"
+def checked_result(job: Job, state: State, scores: NDArray[Any] | None, seconds: float) -> Trained:
+    """Return a finished network, refused if its weights are NaN, as they stay once a loss has been NaN."""
+    broken = next((name for name, value in state.items() if not _is_sound(value)), None)
+    refused = None if broken is None else f"its loss became infinite or NaN (seen in {broken!r} after training)"
     return Trained(job.member, job.seed, state, scores, None, refused, seconds)
 
 
-def _sane(value: Tensor) -> bool:
-    """No NaN, and not all infinite: masks may hold infinities, weights become NaN a step after they become infinite."""
+def _is_sound(value: Tensor) -> bool:
+    """Return whether a tensor has no NaN and is not all infinite.
+
+    Masks may hold infinities; weights become NaN one step after they become infinite.
+    """
     return not bool(torch.isnan(value).any()) and (not value.numel() or bool(torch.isfinite(value).any()))
 
 
 @contextmanager
-def naming(job: Job) -> Iterator[None]:
-    """Errors that say whose they are."""
+def errors_naming(job: Job) -> Iterator[None]:
+    """Raise errors as MemberError with the number of the job's member."""
     try:
         yield
     except (torch.cuda.OutOfMemoryError, MemoryError):
@@ -60,27 +63,27 @@ def naming(job: Job) -> Iterator[None]:
         ) from error
 
 
-class Ending:
-    """A network whose last step is on its way; the slot is free for the next one."""
+class PendingResult:
+    """A network whose last step is queued on a GPU; its slot is free for the next network."""
 
     def __init__(self, slot: Any, inputs: Tensor | None) -> None:
-        self.job, self.begun, self.unpacked = slot.job, slot.begun, slot.unpacked
+        self.job, self.started, self.unpacked = slot.job, slot.started, slot.unpacked
         self.scores = None if inputs is None else to_host(slot.score(inputs))
         self.state = slot.get_state()
         self.event = slot.stream.record_event()
         slot.job = None
 
-    def is_there(self) -> bool:
-        """Whether the device has come so far."""
+    def is_ready(self) -> bool:
+        """Return whether the device has finished."""
         return bool(self.event.query())
 
-    def trained(self) -> Trained:
-        """The network, waited for."""
+    def wait(self) -> Trained:
+        """Wait for the device and return the network."""
         self.event.synchronize()
         scores = None if self.scores is None else self.scores.numpy().copy()
-        return trained(self.job, self.unpacked(self.state), scores, time.perf_counter() - self.begun)
+        return checked_result(self.job, self.unpacked(self.state), scores, time.perf_counter() - self.started)
 
 
 def to_host(scores: Tensor) -> Tensor:
-    """A copy in pinned memory, there once the stream has come so far."""
+    """Return a copy in pinned memory, complete when the stream has caught up."""
     return torch.empty(scores.shape, dtype=scores.dtype, pin_memory=True).copy_(scores, non_blocking=True)

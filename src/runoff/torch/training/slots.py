@@ -1,8 +1,8 @@
-"""Slots: the place on a device where one network at a time is trained.
+"""Slots: each trains and scores one network at a time on a device.
 
-All tensors of a slot stay where they are, so that on a GPU the whole step (augmentation, forward, backward, update) is
-captured once and replayed for one network after another. Between two networks everything is set anew: weights, batch
-statistics, momentum, samples, draws. Nothing of the one before is left, and nothing beside it is read.
+The tensors of a slot keep their addresses, so that on a GPU the whole step (augmentation, forward, backward, update) is
+captured once and replayed for one network after another. Everything is reset between two networks: weights, batch
+statistics, momentum, samples and random draws. A network reads nothing of the previous one or of other slots.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from torch.nn import functional as F
 
 from runoff.errors import InputError
 from runoff.recipes import Recipe
-from runoff.torch.building import State, build, built, draws_numbers, seed_all, tensors_of
+from runoff.torch.building import State, build, build_once, draws_random_numbers, seed_all, tensors_of
 from runoff.torch.networks import Factory
 from runoff.torch.training import augment, optimizers, random_draws
 from runoff.torch.training.jobs import Job, statistics
 
-MEAN, STD = "runoff:mean", "runoff:std"  # beside the network's own tensors: how a member sees an input
-INPUTS = {"cpu": 64, "cuda": 512}  # scored at a time, always that many: the bits must not depend on how many are asked
+MEAN, STD = "runoff:mean", "runoff:std"  # a member's normalisation of inputs, stored with the network's tensors
+INPUTS = {"cpu": 64, "cuda": 512}  # scored at a time, always this many: their number must not change the bits
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What a network starts from."""
+    """All that the training of one network starts from."""
 
     job: Job
-    course: random_draws.RandomDraws
+    draws: random_draws.RandomDraws
     tensors: dict[str, Tensor] = field(repr=False)
-    module: nn.Module = field(repr=False)  # new, with its first weights
+    module: nn.Module = field(repr=False)  # new, with its initial weights
 
 
 def fits(state: State, like: State, n_channels: int) -> None:
-    """Whether a state is one of such networks: names, shapes and types."""
+    """Check that the names, shapes and types of a state are those of the network."""
     expected = {name: (tuple(value.shape), value.dtype) for name, value in like.items()}
     expected |= dict.fromkeys((MEAN, STD), ((n_channels,), torch.float32))
     given = {name: (tuple(value.shape), value.dtype) for name, value in state.items()}
@@ -52,44 +52,44 @@ def fits(state: State, like: State, n_channels: int) -> None:
 
 
 class Slot:
-    """One network at a time, on one device."""
+    """A place on a device for one network at a time."""
 
     def __init__(
         self, factory: Factory, recipe: Recipe, precision: str, shape: tuple[int, ...], n_classes: int, device: Any
     ) -> None:
         self.factory, self.recipe, self.precision = factory, recipe, precision
         self.shape, self.n_classes, self.device = shape, n_classes, device
-        self.install(built(factory, shape, n_classes, np.random.SeedSequence(0)))
+        self.install(build_once(factory, shape, n_classes, np.random.SeedSequence(0)))
         self.clock = torch.zeros(1, dtype=torch.int64, device=device)
         self.mean = torch.zeros(shape[-1], device=device)
         self.std = torch.ones(shape[-1], device=device)
         self.images = self.labels = torch.empty(0)
         self.tables: dict[str, Tensor] = {}
         self.job: Job | None = None
-        self.course: random_draws.RandomDraws | None = None
+        self.draws: random_draws.RandomDraws | None = None
         self.done = self.steps = 0
-        self.draws_numbers = False  # whether layers draw from the global generator
-        self.begun = 0.0
+        self.uses_rng = False  # whether layers draw from global generators
+        self.started = 0.0
 
     def install(self, module: nn.Module) -> None:
-        """Take a network in, with nothing of the one before."""
-        # Only for networks that ask for it: some layers of PyTorch have had wrong gradients in this format.
+        """Replace the network of this slot, with a new optimiser state."""
+        # Only for networks that opt in: some layers of PyTorch have had wrong gradients in this format.
         self.channels_last = len(self.shape) == 3 and getattr(module, "channels_last", False)
         format_ = torch.channels_last if self.channels_last else torch.contiguous_format
         self.module = module.to(device=self.device, memory_format=format_).train()  # type: ignore[call-overload]
         self.state = tensors_of(self.module)
         parameters = [p for p in self.module.parameters() if p.requires_grad]
         if not parameters:
-            raise InputError("network must have something to learn, got a module without parameters to train")
+            raise InputError("network must have parameters to train, got a module without any")
         self.optimizer = optimizers.make(parameters, self.recipe)
         self.averages = {name: torch.zeros_like(value) for name, value in self._averaged().items()}
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Augmentation, forward, backward, update, for the batch that the clock points at."""
-        plain = torch.autocast(self.device.type, enabled=False)  # going back, too, would be subject to the caller's
-        with torch.inference_mode(False), torch.enable_grad(), plain:
+        """Train on the batch of the clock's step: augmentation, forward, backward, update."""
+        no_autocast = torch.autocast(self.device.type, enabled=False)  # the caller's would affect the backward pass
+        with torch.inference_mode(False), torch.enable_grad(), no_autocast:
             self._step()
 
     def _step(self) -> None:
@@ -107,13 +107,13 @@ class Slot:
         self.clock += 1
 
     def _averaged(self) -> State:
-        """What the recipe averages: weights and batch statistics, as they are now."""
+        """Return the current tensors that the recipe averages: weights and batch statistics."""
         if not self.recipe.average:
             return {}
         return {name: value for name, value in tensors_of(self.module).items() if value.is_floating_point()}
 
     def _average(self) -> None:
-        """Take this step's weights into their average."""
+        """Add this step's weights to the running average."""
         if self.averages:
             averages = list(self.averages.values())
             changes = torch._foreach_sub(list(self._averaged().values()), averages)
@@ -121,13 +121,13 @@ class Slot:
             torch._foreach_add_(averages, changes)
 
     def settle(self) -> None:
-        """After the last step, put the averages in the place of the weights."""
+        """Replace the weights by their averages, after the last step."""
         if self.averages:
             with torch.no_grad():
                 torch._foreach_copy_(list(self._averaged().values()), list(self.averages.values()))
 
     def batch(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """At the clock's step: images as the network gets them, labels, learning rate, and the share in mixup."""
+        """Return the network inputs, labels, learning rate and mixup share of the clock's step."""
         draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items() if name != "newest"}
         x = augment.batch(self.images, draws, self.recipe, self.mean, self.std)
         return x, self.labels[draws["rows"]], draws["rates"], draws.get("shares")
@@ -136,51 +136,51 @@ class Slot:
         return x if self.channels_last or x.ndim != 4 else x.contiguous()
 
     def arithmetic(self) -> Any:
-        """The precision of the network's own operations."""
+        """Return the autocast context of the forward pass."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16")
 
     def advance(self) -> None:
-        """The next step of the network that is loaded."""
-        if self.draws_numbers and self.course is not None:
-            self.reseed(int(self.course.seeds[self.done]))
+        """Train the loaded network for one step."""
+        if self.uses_rng and self.draws is not None:
+            self.reseed(int(self.draws.seeds[self.done]))
         self.run()
         self.done += 1
         if self.done == self.steps:
             self.settle()
 
     def run(self) -> None:
-        """Take the step: here as it is, on a GPU as a captured graph."""
+        """Run the step; a GPU slot replays a captured graph instead."""
         self.step()
 
     def reseed(self, seed: int) -> None:
-        """Start the random numbers that layers such as dropout draw from."""
+        """Seed the generators that layers such as dropout draw from."""
         seed_all(seed)
 
     # -- one network after another -------------------------------------------------------------------------------------
 
     def warm_up(self, batch: int) -> None:
-        """A step on nothing, so that libraries set themselves up."""
-        size = {name: value[:1].copy() for name, value in self._blank(batch).tables().items()}
+        """Run a step on zeros, so that libraries initialise themselves."""
+        first_step = {name: value[:1].copy() for name, value in self._blank_draws(batch).tables().items()}
         self.images = torch.zeros((1, *self._padded_shape()), dtype=torch.uint8, device=self.device)
         self.labels = torch.zeros(1, dtype=torch.int64, device=self.device)
-        self.tables = {name: torch.from_numpy(value).to(self.device) for name, value in size.items()}
+        self.tables = {name: torch.from_numpy(value).to(self.device) for name, value in first_step.items()}
         self.clock.zero_()
         self.step()
 
     def try_out(self, batch: int) -> None:
-        """Warm up, and see whether layers draw numbers. Only while nothing else runs: the generator is global."""
-        self.draws_numbers = draws_numbers(lambda: self.warm_up(batch))
+        """Warm up and detect whether layers draw random numbers; nothing else may run, since generators are global."""
+        self.uses_rng = draws_random_numbers(lambda: self.warm_up(batch))
 
-    def try_asking(self) -> None:
-        """Refuse a network that draws random numbers when it is asked: its scores would be of no fixed value."""
+    def reject_random_scoring(self) -> None:
+        """Reject a network that draws random numbers at inference time, whose scores would not be reproducible."""
         with self.evaluating():
-            if draws_numbers(lambda: self._logits(torch.zeros((2, *self.shape), device=self.device))):
-                raise InputError("network must not draw random numbers when it is asked, only while it is trained")
+            if draws_random_numbers(lambda: self._logits(torch.zeros((2, *self.shape), device=self.device))):
+                raise InputError("network must not draw random numbers at inference time, only in training")
 
-    def _blank(self, batch: int) -> random_draws.RandomDraws:
-        course = random_draws.draw(self.recipe, max(2, batch), self.shape, np.random.SeedSequence(0))
-        course.rows[:] = 0
-        return course
+    def _blank_draws(self, batch: int) -> random_draws.RandomDraws:
+        draws = random_draws.draw(self.recipe, max(2, batch), self.shape, np.random.SeedSequence(0))
+        draws.rows[:] = 0
+        return draws
 
     def _padded_shape(self) -> tuple[int, ...]:
         if len(self.shape) == 1:
@@ -188,20 +188,20 @@ class Slot:
         return (self.shape[0] + 2 * self.recipe.crop, self.shape[1] + 2 * self.recipe.crop, self.shape[2])
 
     def prepare(self, job: Job) -> Prepared:
-        """Everything a new network starts from, on the host. It reads nothing that changes, so it may be done ahead."""
+        """Return all that a new network starts from, on the host; it depends on no state, so it can be done early."""
         images = job.images()
-        course = random_draws.draw(self.recipe, len(images), self.shape, job.source)
-        fresh = build(self.factory, self.shape, self.n_classes, random_draws.initial_seed(job.source))
+        draws = random_draws.draw(self.recipe, len(images), self.shape, job.source)
+        module = build(self.factory, self.shape, self.n_classes, random_draws.initial_seed(job.source))
         mean, std = statistics(images)
-        arrays = {"images": images, "labels": job.labels, "mean": mean, "std": std, **course.tables()}
+        arrays = {"images": images, "labels": job.labels, "mean": mean, "std": std, **draws.tables()}
         tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}
         tensors["images"] = augment.padded(tensors["images"], self.recipe)
-        return Prepared(job, course, tensors, fresh)
+        return Prepared(job, draws, tensors, module)
 
     def load(self, prepared: Prepared) -> None:
-        """Set everything for a new network."""
-        self.job, self.course, self.done, self.begun = prepared.job, prepared.course, 0, time.perf_counter()
-        self.steps = len(self.course.rates)
+        """Reset the slot to the start of a new network."""
+        self.job, self.draws, self.done, self.started = prepared.job, prepared.draws, 0, time.perf_counter()
+        self.steps = len(self.draws.rates)
         self._fill(dict(prepared.tensors))
         self.install(prepared.module)
         self.clock.zero_()
@@ -212,18 +212,18 @@ class Slot:
         self.tables = arrays
 
     def set_state(self, state: State) -> None:
-        """Weights and statistics of a network, by name."""
+        """Copy a network's tensors into this slot, by name."""
         fits(state, self.state, self.shape[-1])
         with torch.no_grad():
             for name, value in self._named():
                 value.copy_(state[name], non_blocking=True)
 
     def get_state(self) -> State:
-        """A copy on the host."""
+        """Return a copy of the network's tensors on the host, by name."""
         return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in self._named()}
 
     def _named(self) -> Iterator[tuple[str, Tensor]]:
-        yield from tensors_of(self.module).items()  # as they are now: a module may have replaced some
+        yield from tensors_of(self.module).items()  # the current ones: a module may have replaced some
         yield MEAN, self.mean
         yield STD, self.std
 
@@ -231,7 +231,7 @@ class Slot:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Batch statistics at rest."""
+        """Set the network to evaluation mode for a while."""
         self.module.eval()
         try:
             with torch.no_grad(), self.arithmetic():
@@ -240,24 +240,24 @@ class Slot:
             self.module.train()
 
     def score(self, inputs: Tensor) -> Tensor:
-        """Logits for inputs on the device, (n, classes), in blocks that are always full."""
-        block = INPUTS[self.device.type]
+        """Return the logits of inputs, (n, classes), computed in blocks of constant size."""
+        size = INPUTS[self.device.type]
         scores = torch.empty(len(inputs), self.n_classes, device=self.device)
-        question = torch.zeros((block, *self.shape), dtype=inputs.dtype, device=self.device)
-        for start in range(0, len(inputs), block):
-            part = inputs[start : start + block]
-            question[: len(part)], question[len(part) :] = part, 0
-            scores[start : start + block] = self.answer(question)[: len(part)]
+        block = torch.zeros((size, *self.shape), dtype=inputs.dtype, device=self.device)
+        for start in range(0, len(inputs), size):
+            part = inputs[start : start + size]
+            block[: len(part)], block[len(part) :] = part, 0
+            scores[start : start + size] = self.score_block(block)[: len(part)]
         return scores
 
-    def answer(self, question: Tensor) -> Tensor:
-        """Logits for one full block."""
+    def score_block(self, block: Tensor) -> Tensor:
+        """Return the logits of one full block of inputs."""
         with self.evaluating():
-            return self._logits(question)
+            return self._logits(block)
 
-    def _logits(self, question: Tensor) -> Tensor:
-        """The mean over the views of each input."""
-        first, *others = augment.views(question.float(), self.recipe, self.mean, self.std)
+    def _logits(self, inputs: Tensor) -> Tensor:
+        """Return the mean logits over the views of each input."""
+        first, *others = augment.views(inputs.float(), self.recipe, self.mean, self.std)
         logits: Tensor = self.module(self._arranged(first)).float()
         for view in others:
             logits = logits + self.module(self._arranged(view)).float()
