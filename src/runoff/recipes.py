@@ -121,7 +121,7 @@ class Recipe:
         return (self.lr * self.gamma**passed).astype(np.float32)
 
     def newest(self, n_samples: int) -> NDArray[np.float32]:
-        """The share of each step's weights in the running average: all until the average begins, then equal shares."""
+        """Return the weight of each step in the running average: 1 until the average begins, then equal weights."""
         steps = self.steps_of(n_samples)
         n_averaged = max(1, round(self.average * steps))
         return (1 / np.maximum(1, np.arange(steps) - (steps - n_averaged) + 1)).astype(np.float32)
@@ -174,10 +174,10 @@ RECIPES = {
 }
 
 
-# What `runoff train` uses for the named datasets, fixed with the program. A mirrored digit or sign is another one.
+# Defaults of `runoff train` for the named datasets. A mirrored digit or sign means something else.
 DEFAULTS = {"cifar10": "strong", "gtsrb": "strong-no-flip", "mnist": "strong-digits", "digits": "quick"}
 PROCEDURAL = ("strong", "strong-no-flip")  # recipes whose networks start from procedural weights by default
-SMALLEST = 16  # pixels: smaller images are not worth cropping by 4
+SMALLEST = 16  # pixels: a crop of 4 would change smaller images too much
 
 
 def default(dataset: str | None, images: NDArray[Any]) -> str:
