@@ -370,7 +370,7 @@ ATTACKS = {
     "other labels": ("alone", change_array("labels.npy", lambda a: (a + 1) % 3), "labels.npy: does not hold"),
     "an edit less": ("spread", lambda _, m: m["edits"].pop(), "member "),
     "edits in another order": ("spread", lambda _, m: m["edits"].append(m["edits"].pop(0)), None),
-    "another dataset": ("alone", lambda _, m: m["settings"].update(fingerprint="0" * 64), "the dataset: has another"),
+    "another dataset": ("alone", lambda _, m: m["settings"].update(fingerprint="0" * 64), "the dataset: does not"),
     "a size": ("alone", lambda _, m: m["member_sizes"].__setitem__(2, 1), "member 2: has"),
     "a training set": (
         "alone",

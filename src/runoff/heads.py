@@ -1,8 +1,8 @@
-"""Ridge heads: linear members in closed form, each of which chooses its own strength on its own samples.
+"""Ridge heads: linear members in closed form, each of which chooses its strength on its training samples.
 
-For features of a trusted encoder. The strength of a ridge is chosen by the exact leave-one-out error on the samples of
-the member, which needs no refit. The choice is part of what the member learns, so it is inside the guarantee: an edit
-changes it in the members that the sample reaches, and in no other.
+They are made for features of a trusted encoder. A member chooses the strength by the exact leave-one-out error on its
+samples, which needs no refit. The choice is part of training, so it is inside the guarantee: an edit changes it only in
+the members that the sample reaches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from runoff.errors import InputError
 
 STRENGTHS = tuple(10.0**e for e in range(-4, 4))
-BLOCK = 256  # inputs scored at a time, always this many, so that scores do not depend on how many are scored
+BLOCK = 256  # inputs scored at a time, padded if fewer, so that scores do not depend on the number of inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Ridge:
 
 
 def fit_ridge(x: NDArray[Any], targets: NDArray[Any], strengths: Sequence[float] = STRENGTHS) -> Ridge:
-    """Fit a ridge with an intercept, with the strength of the smallest leave-one-out error; of equals, the largest.
+    """Fit a ridge with an intercept, with the strength of the smallest leave-one-out error; among equals, the largest.
 
     Minimises |x w + b - targets|^2 + s t |w|^2, where s is one of `strengths` and t the mean squared distance of the
     samples from their mean, so that strengths mean the same for features of any scale. With H the matrix that maps
@@ -56,7 +56,7 @@ def fit_ridge(x: NDArray[Any], targets: NDArray[Any], strengths: Sequence[float]
     scale = float((x**2).sum()) / n
     if not 0 < scale < float("inf"):
         raise InputError(f"x must have at least two different rows of moderate numbers, got {n} with scale {scale}")
-    # On the smaller side: fitted values are parts @ (shrink * (parts.T @ y)), and the columns of parts are orthogonal.
+    # Decompose the smaller matrix: fitted values are parts @ (shrink * (parts.T @ y)); columns of parts are orthogonal.
     if n <= d:
         values, vectors = np.linalg.eigh(x @ x.T)
         parts = vectors * np.sqrt(values.clip(0))
@@ -84,13 +84,13 @@ class Heads:
 
     coefs: NDArray[np.float32] = field(repr=False)  # (members, features, classes)
     intercepts: NDArray[np.float32] = field(repr=False)  # (members, classes)
-    shares: NDArray[np.float32] = field(repr=False)  # (members, classes): of a member's samples
+    shares: NDArray[np.float32] = field(repr=False)  # (members, classes): fraction of a member's samples
     strengths: NDArray[np.float64]  # (members,); NaN for members that vote by their class shares
 
     def scores(self, features: ArrayLike) -> NDArray[np.float32]:
-        """Return (n_inputs, n_members, n_classes) scores.
+        """Return the members' scores, (n_inputs, n_members, n_classes).
 
-        They do not depend on the other inputs. Where a member has no finite scores, it votes by its class shares.
+        The scores of an input do not depend on other inputs. If they are not finite, its class shares are used.
         """
         x = np.asarray(features, np.float32)
         k, d, n_classes = self.coefs.shape
@@ -117,18 +117,18 @@ def fit_heads(
     strengths: Sequence[float] = STRENGTHS,
     n_jobs: int = 1,
 ) -> Heads:
-    """Fit a ridge head for each member; what a member learns depends on its own rows only, to the last bit.
+    """Fit a ridge head per member; a head depends on the training rows of its member only, bit for bit.
 
-    A member without two classes and two different samples votes by the shares of its classes.
+    A member without two classes and two different samples votes by its class shares.
 
     Parameters
     ----------
     features : (n_samples, n_features) numbers, computed by a function that no training sample has changed
     codes : (n_samples,) class indices
-    rows : the rows of each member, in an order that follows from their content, as `Partition.rows` gives them
-    n_classes : how many classes there are, fixed beforehand
+    rows : the training rows of each member, in an order that follows from their content, as from `Partition.rows`
+    n_classes : the number of classes, fixed beforehand
     strengths : strengths to choose from; see `fit_ridge`
-    n_jobs : members fitted at a time
+    n_jobs : the number of members fitted in parallel
 
     """
     x, y = np.asarray(features), np.asarray(codes)
@@ -139,8 +139,8 @@ def fit_heads(
     chosen = checked_strengths(strengths)
     members = [np.asarray(rows[m], np.int64) for m in range(len(rows))]
 
-    shares = np.array([np.bincount(y[own], minlength=n_classes) / max(1, len(own)) for own in members], np.float32)
-    shares = shares.reshape(len(members), n_classes)
+    counts = [np.bincount(y[part], minlength=n_classes) / max(1, len(part)) for part in members]
+    shares = np.array(counts, np.float32).reshape(len(members), n_classes)
     heads = Heads(
         np.zeros((len(members), x.shape[1], n_classes), np.float32),
         shares.copy(),
@@ -149,17 +149,17 @@ def fit_heads(
     )
 
     def fit(m: int) -> None:
-        own = members[m]
+        part = members[m]
         if np.count_nonzero(shares[m]) < 2:
             return
         with np.errstate(all="ignore"):
             try:
-                found = fit_ridge(x[own], one_vs_rest(y[own], n_classes), chosen)
-            except (InputError, np.linalg.LinAlgError):  # one sample can bring this about, and must not stop the others
+                ridge = fit_ridge(x[part], one_vs_rest(y[part], n_classes), chosen)
+            except (InputError, np.linalg.LinAlgError):  # one sample can cause this, and must not stop other members
                 return
-            coef, intercept = found.coef.astype(np.float32), found.intercept.astype(np.float32)
+            coef, intercept = ridge.coef.astype(np.float32), ridge.intercept.astype(np.float32)
         if np.isfinite(coef).all() and np.isfinite(intercept).all():
-            heads.coefs[m], heads.intercepts[m], heads.strengths[m] = coef, intercept, found.strength
+            heads.coefs[m], heads.intercepts[m], heads.strengths[m] = coef, intercept, ridge.strength
 
     with threadpool_limits(1), ThreadPoolExecutor(max(1, n_jobs)) as pool:
         list(pool.map(fit, range(len(members))))
@@ -172,7 +172,7 @@ def one_vs_rest(codes: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
 
 
 def checked_strengths(strengths: Sequence[float]) -> tuple[float, ...]:
-    """Return the strengths to choose from, checked."""
+    """Return the strengths as floats, or raise InputError."""
     values = tuple(float(s) for s in strengths)
     if not values or not all(0 < s < float("inf") for s in values):
         raise InputError(f"strengths must be positive numbers, got {strengths!r}")
@@ -180,9 +180,9 @@ def checked_strengths(strengths: Sequence[float]) -> tuple[float, ...]:
 
 
 class RidgeHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier that chooses the strength of its ridge by leave-one-out on its own samples.
+    """A linear classifier that chooses the strength of its ridge by leave-one-out on its training samples.
 
-    As a base estimator of `RunoffClassifier` it tunes itself inside each member, so the choice is inside the guarantee.
+    As the base estimator of a `RunoffClassifier` it chooses inside each member, and so inside the guarantee.
 
     Parameters
     ----------
@@ -200,8 +200,8 @@ class RidgeHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise InputError(f"y must have at least two classes, got {len(self.classes_)} class")
-        found = fit_ridge(X, one_vs_rest(codes, len(self.classes_)), checked_strengths(self.strengths))
-        self.coef_, self.intercept_, self.strength_ = found.coef.T, found.intercept, found.strength
+        ridge = fit_ridge(X, one_vs_rest(codes, len(self.classes_)), checked_strengths(self.strengths))
+        self.coef_, self.intercept_, self.strength_ = ridge.coef.T, ridge.intercept, ridge.strength
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:

@@ -140,7 +140,7 @@ class Election(ABC):
         return -1
 
 
-SEARCH_NODES = 20_000  # for one input, where `certify` has fewer
+SEARCH_NODES = 20_000  # per input; `certify` uses fewer
 
 
 def separate_bound(threat: Threat, reach: Reach) -> int:

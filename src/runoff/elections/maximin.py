@@ -1,9 +1,9 @@
-"""Maximin (Simpson-Kramer): each class is judged by its worst duel, and the best of these wins.
+"""Maximin (Simpson-Kramer): the class with the best worst duel wins.
 
 M[a, b] is the number of members that rank class a above class b, m_a = min_b M[a, b], and the winner has the largest
-m. Class c takes the place of the winner w exactly when m_c >= m_w + [c > w], that is, when for some class b and for
-all classes a, M[c, a] >= M[w, b] + [c > w]. A taken member serves all of this best by ranking c first and w last: it
-raises M[c, a] where it ranked a above c, and lowers M[w, b] where it ranked w above b.
+m. Class c beats the winner w exactly when m_c >= m_w + [c > w], that is, when for some class b and for
+all classes a, M[c, a] >= M[w, b] + [c > w]. A taken member serves this best by ranking c first and w last: it raises
+M[c, a] if it ranked a above c, and lowers M[w, b] if it ranked w above b.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from runoff.elections.base import Election, Outcome, Round, Story, Threat
 
 
 class Maximin(Election):
-    """The winner has the best worst duel; the runner-up the best among the others."""
+    """The election whose winner has the best worst duel; the runner-up has the next best."""
 
     name = "maximin"
     label = "maximin"
@@ -43,7 +43,7 @@ class Maximin(Election):
         return (Round("Worst duels", "members that prefer a class to its strongest opponent", bars),)
 
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
-        """Yield each class c that takes the place of w, with each class b that is w's worst duel by then."""
+        """Yield a threat for each class c that can beat w and each class b that can then be w's worst duel."""
         w, duels = outcome.prediction, _duels(ballots)
         above = ballots[:, :, None] > ballots[:, None, :]
         by_worst = np.argsort(-duels.min(axis=1), kind="stable")
@@ -55,7 +55,7 @@ class Maximin(Election):
                 gaps, powers = gaps[gaps > 0], powers[:, gaps > 0].T
                 yield Threat(
                     how=Story("class {} gets a better worst duel than class {} has with class {}", (c, w, b)),
-                    # What must hold for each row holds for their sum, which sees them compete for members.
+                    # The sum must hold too, and shows that the rows compete for members.
                     gaps=np.append(gaps, gaps.sum()).astype(np.int32),
                     powers=np.concatenate([powers, powers.sum(axis=0, keepdims=True)]).astype(np.int32),
                     last=w,
@@ -69,7 +69,7 @@ class Maximin(Election):
 
 
 def _duels(ballots: Ballots) -> NDArray[np.int64]:
-    """Return M, with the number of members on the diagonal, where it is never the minimum."""
+    """Return M, with the number of members on the diagonal, so that the minimum is never there."""
     duels: NDArray[np.int64] = (ballots[:, :, None] > ballots[:, None, :]).sum(axis=0)
     np.fill_diagonal(duels, len(ballots))
     return duels
@@ -77,7 +77,7 @@ def _duels(ballots: Ballots) -> NDArray[np.int64]:
 
 @kernel
 def _certify(scores: Any, reach: Any, budget: int, prediction: Any, runner_up: Any, cost: Any) -> int:
-    """Certify a block: the largest row of each threat bounds it (Lemma 3.7), then search takes all its rows."""
+    """Certify a block: bound each threat by its largest row (Lemma 3.7), then search all its rows together."""
     n, n_members, n_classes = scores.shape
     n_buckets = reach.members_at.shape[0] - 1
     columns = np.empty((n_classes, n_members), scores.dtype)
@@ -102,12 +102,12 @@ def _certify(scores: Any, reach: Any, budget: int, prediction: Any, runner_up: A
 
 @helper
 def _count_duels(row: Any, columns: Any, duels: Any, worst: Any) -> bool:
-    """Fill M and m; return False where a score is not finite. By columns, so that members are compared in a stream."""
+    """Fill M and m, by columns, which is faster; return False if a score is not finite."""
     n_members, n_classes = row.shape
     broken = False
     for j in range(n_members):
         for c in range(n_classes):
-            broken |= row[j, c] - row[j, c] != 0  # only NaN and the infinities
+            broken |= row[j, c] - row[j, c] != 0  # true for NaN and infinities only
             columns[c, j] = row[j, c]
     worst[:] = n_members
     for a in range(n_classes):
@@ -137,12 +137,12 @@ def _add_preferences(columns: Any, a: int, b: int, out: Any) -> None:
 def _bound(
     columns: Any, duels: Any, worst: Any, w: int, s: int, reach: Any, bound: Any, power: Any, sums: Any, tally: Any
 ) -> int:
-    """Return the smallest bound of all threats, each by its largest row, where it is not above an earlier one."""
+    """Return the smallest bound of all threats, each by its largest row, skipping those above an earlier one."""
     n_classes = columns.shape[0]
-    most = max(1, 2 * reach.largest)  # power of a bucket on a row
+    most = max(1, 2 * reach.largest)  # the largest power of a bucket on a row
     best = UNREACHABLE
     for turn in range(n_classes):
-        c = (s + turn) % n_classes  # s first: it is the usual way to lose
+        c = (s + turn) % n_classes  # s first, since it is the usual threat
         if c == w:
             continue
         a = 1 if c == 0 else 0
@@ -165,7 +165,7 @@ def _bound(
 
 @helper
 def _rows(columns: Any, duels: Any, w: int, c: int, b: int, gaps: Any, powers: Any) -> int:
-    """Fill the rows of a threat and, last, their sum, which sees them compete for members; return how many."""
+    """Fill the rows of a threat and, last, their sum; return their number."""
     n_classes, n_members = columns.shape
     rows, total = 0, 0
     for a in range(n_classes):
@@ -202,7 +202,7 @@ def _raise(
     chosen: Any,
     tally: Any,
 ) -> int:
-    """Raise the cost as long as search can prove that no threat gets by with `best` buckets."""
+    """Return a higher cost: raise `best` while search proves that no threat succeeds with `best` buckets."""
     n_classes, n_members = columns.shape
     alone = reach.largest == 1 and reach.n_unreached == 0 and chosen.shape[0] == n_members + 1
     while best < chosen.shape[0]:
