@@ -7,6 +7,8 @@ taken members rank one and the same class first and the prediction last. tests/t
 the adversary of tests/reference.py, which tries every ballot.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba
@@ -18,13 +20,20 @@ RULES = {"plurality": PLURALITY, "runoff": RUNOFF, "maximin": MAXIMIN}
 NEVER = 10**6  # no number of buckets changes the prediction
 
 
-def compiled(function: Any) -> Any:
+@contextmanager
+def compiling() -> Iterator[None]:
     """Compile also where the package is run uncompiled: what checks it stays fast."""
     before, config.DISABLE_JIT = config.DISABLE_JIT, 0  # type: ignore[attr-defined]
     try:
-        return numba.njit(function, cache=True)
+        yield
     finally:
         config.DISABLE_JIT = before  # type: ignore[attr-defined]
+
+
+def compiled(function: Any) -> Any:
+    """Return the function as one that numba compiles at its first call."""
+    with compiling():
+        return numba.njit(function, cache=True)
 
 
 @compiled
@@ -179,5 +188,6 @@ def truth(scores: Any, election: str, spread: list[list[int]] | None) -> tuple[A
     counts = np.array([int(s).bit_count() for s in sets], np.int64)
     order = np.argsort(counts, kind="stable")
     prediction, runner_up, cost = (np.empty(n, np.int64) for _ in range(3))
-    true_costs(exact, RULES[election], reach, sets[order], counts[order], prediction, runner_up, cost)
+    with compiling():  # numba compiles here, at the first call
+        true_costs(exact, RULES[election], reach, sets[order], counts[order], prediction, runner_up, cost)
     return prediction, runner_up, cost
