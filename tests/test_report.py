@@ -155,7 +155,7 @@ def test_the_papers_numbers_stand_beside_its_settings(tmp_path):
         a_run(tmp_path / name, name="cifar10", k=50, classes=tuple("0123456789"), network="nin", recipe=name)
         source = Source.from_run(tmp_path / name, pictures=False)
         assert report.collect([source], sample=1)["sources"][0]["paper"] == marks + told
-        options = "--k 50 --recipe quick" if name == "quick" else "--k 50"
+        options = f"--k 50 --recipe {name}"
         assert source.made[0].endswith(f"{options} --out {tmp_path / name}")
 
 
