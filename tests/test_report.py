@@ -426,7 +426,7 @@ def test_what_is_refused(plain, tmp_path):
         ((unfinished, *out), 2, "is not finished"),
         ((broken, *out), 4, "does not describe a run: KeyError"),
         ((plain, "--use-seeds", 2, *out), 2, "has ballots of 1, 3 networks per member, not 2"),
-        ((plain, "--budgets", "5;6", *out), 2, "expected numbers of edits"),
+        ((plain, "--budgets", "5;6", *out), 2, "expected non-negative numbers of edits"),
         ((plain, "--input", 60, "--use-seeds", 1, *figures), 2, "must be below 60"),
         ((plain, "--out", tmp_path / "table.csv" / "x.html"), 1, "cannot be written: File exists"),
         (("--csv", table, *out), 2, "--csv goes with --figures FOLDER alone"),
@@ -463,7 +463,7 @@ def test_pictures_of_a_dataset_that_changed_are_left_out(tmp_path):
         np.savez(tmp_path / "pets.npz", **{**arrays, "x_test": images + 1})
     source = Source.from_run(tmp_path / "run")
     assert source.pictures is None
-    assert "holds other samples now" in source.notes[0]
+    assert "no longer holds the samples" in source.notes[0]
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (3, 5, 1), (3, 5, 3), (64, 40, 3), (7, 300)])
@@ -528,7 +528,7 @@ def test_legends_with_long_names_have_one_column(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "save", lambda figure, *_: kept.append(figure))
     for name in ("short", "a run with a name that is long, 3 networks per member"):
         curves = [figures.Curve(f"{name} {i}", "plurality", {0: 50.0, 1: 20.0 + i}, marks=(0, 1)) for i in range(6)]
-        figures._both(curves, tmp_path, "")
+        figures._draw_both(curves, tmp_path, "")
     two, one = kept
     assert [figure.legends[0]._ncols for figure in (two, one)] == [2, 1]
     assert one.get_figheight() > two.get_figheight()

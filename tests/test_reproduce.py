@@ -108,7 +108,7 @@ def test_all_rows_can_be_listed_and_unknown_ones_are_refused(monkeypatch):
     monkeypatch.setattr("runoff.paper.plans.seconds_for", lambda *_: 7.0)
     listed = run("reproduce", "--dry-run")
     assert len(listed.stdout.splitlines()) == 51
-    assert "T6 cifar10 k=50 FA d=16: 3200 networks for 4 trials, 2400 to train, roughly 7 s" in listed.stdout
+    assert "T6 cifar10 k=50 FA d=16: 3,200 networks for 4 trials, 2,400 to train, roughly 7.0 s" in listed.stdout
     assert "T6 cifar10 k=50 DPA+ROE d=1: 800 networks for 16 trials, none to train" in listed.stdout
     assert run("reproduce", "--dataset", "mnist", "--k", 50).exit_code == 2
 
@@ -141,7 +141,7 @@ def test_rows_of_other_networks_do_not_replace_each_other(tiny, tmp_path):  # no
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     result = run("reproduce", *options[:-1], tmp_path / "other.csv", "--runs", tmp_path / "new")
     assert result.exit_code == 2
-    assert "must be a table that `runoff reproduce` wrote" in result.stderr
+    assert "must be a table written by `runoff reproduce`" in result.stderr
     assert not (tmp_path / "new").exists()
 
 
@@ -234,4 +234,4 @@ def test_other_networks_want_other_runs(tiny, tmp_path):  # noqa: ARG001
     assert run("reproduce", *options, "--network", "small").exit_code == 0  # weights that are kept do no harm
     result = run("reproduce", *options, "--network", "nin")
     assert result.exit_code == 2
-    assert 'is a run with network = "small", not "nin": give other --runs' in result.stderr
+    assert 'is a run with network = "small", not "nin": give another folder with --runs' in result.stderr
