@@ -1,4 +1,4 @@
-"""Runs made by hand: what a report reads, without training anything."""
+"""Helpers of the tests: commands, and finished runs without training."""
 
 import json
 
@@ -10,15 +10,22 @@ from runoff import cli, recipes, spreads
 from runoff.runs import Run, Settings
 
 SIGNS = tuple(f"sign {c}" for c in range(43))
+SMALL = ("--k", 5, "--network", "small", "--recipe", "quick", "--device", "cpu")  # options of `runoff train`
+COMMAND = "from runoff.cli import main; main()"
 
 
 def run(*arguments):
-    """The result of a command, as on the command line."""
+    """Run a command as on the command line."""
     return CliRunner().invoke(cli.main, [str(a) for a in arguments])
 
 
+def files(folder):
+    """Return the content of all files below a folder."""
+    return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
 def scores(n, n_members, n_classes, seed=0, clear=1.5):
-    """Members that are often right, each by itself."""
+    """Return scores of members that are often right, and labels."""
     draws = np.random.default_rng(seed)
     labels = draws.integers(0, n_classes, n)
     values = draws.normal(size=(n, n_members, n_classes)).astype(np.float32)
@@ -40,7 +47,7 @@ def a_run(
     network="small",
     recipe=None,
 ):
-    """A finished run. With `images`, its dataset is a .npz file beside it that holds them."""
+    """Write a finished run. With `images`, its dataset is a .npz file next to it that holds them."""
     from runoff import datasets
 
     given, fingerprint = name if name in datasets.NAMES else f"{name}-is-nowhere.npz", "0" * 64
