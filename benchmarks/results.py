@@ -180,7 +180,7 @@ def main():
     parser.add_argument("--csv", type=Path, default=Path("docs/results.csv"))
     parser.add_argument("--out", type=Path, default=Path("docs/figures/results.svg"))
     parser.add_argument("--reproduction", type=Path, default=Path("docs/reproduction.csv"))
-    parser.add_argument("--elections", default="plurality,runoff")
+    parser.add_argument("--elections", default="plurality,runoff,maximin")
     given = parser.parse_args()
     {"members": members, "collect": collect, "figure": figure}[given.what](given)
 
