@@ -124,7 +124,7 @@ def test_manifests_without_what_a_run_needs_are_refused(tmp_path):
     whole = json.loads((run / "manifest.json").read_text())
     for change in ({"settings": {k: v for k, v in whole["settings"].items() if k != "n_partitions"}}, {"stale": 3}):
         (run / "manifest.json").write_text(json.dumps(whole | change))
-        with pytest.raises(StorageError, match="does not describe a run: .* in its manifest is invalid"):
+        with pytest.raises(StorageError, match=r"does not describe a run: .* in its manifest is invalid"):
             Run.open(run)
 
 
