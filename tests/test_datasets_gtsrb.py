@@ -227,6 +227,25 @@ def test_zip_files_that_are_none(signs, tmp_path):
         datasets.load("gtsrb", tmp_path)
 
 
+def test_a_hostile_name_in_a_zip_file_is_cut_in_the_message(signs, tmp_path):
+    """The directory and the header of a file have different names, each of up to 65,535 bytes."""
+    long = "GT-final_test.csv" + "x" * 60_000
+    signs.zip(tmp_path)
+    truth = tmp_path / "GTSRB_Final_Test_GT.zip"
+    with zipfile.ZipFile(truth, "w") as archive:
+        archive.writestr(long, signs.truth["GT-final_test.csv"])
+    packed = truth.read_bytes()
+    at = packed.rindex(b"PK\x01\x02")  # the directory: there the name is short, and the rest of it is a comment
+    short = len(b"GT-final_test.csv")
+    lengths = short.to_bytes(2, "little") + b"\0\0" + (len(long) - short).to_bytes(2, "little")
+    truth.write_bytes(packed[: at + 28] + lengths + packed[at + 34 :])
+    with pytest.raises(datasets.IntegrityError, match="File name in directory") as raised:
+        datasets.load("gtsrb", tmp_path)
+    assert "x" * 100 in str(raised.value)
+    assert len(str(raised.value)) < 800
+    assert "x" * 201 not in str(raised.value)
+
+
 def test_only_the_archives_that_are_missing_are_named(signs, tmp_path):
     put(tmp_path, signs.train)
     signs.zip(tmp_path / "gtsrb", "GTSRB_Final_Test_Images.zip")

@@ -284,6 +284,37 @@ def test_a_forged_member_of_another_shape_is_refused(tmp_path):
             RunoffClassifier.load(model).predict(X)
 
 
+CLASSES = ("sklearn.linear_model._ridge.RidgeClassifier",)  # skops trusts objects of this class, but not the class
+
+
+@pytest.mark.parametrize("value", ["a string", 3, RidgeClassifier, {"fit": 1}, [None]])
+def test_something_else_in_the_place_of_an_estimator_is_refused(tmp_path, value):
+    import skops.io as sio
+
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    model = tmp_path / "model"
+    RunoffClassifier(RidgeClassifier(), n_partitions=3, classes=[0, 1]).fit(X, y).save(model)
+    whole = (model / "estimator.skops").read_bytes()
+    for state in ({"estimator": value}, value, {}):
+        (model / "estimator.skops").write_bytes(sio.dumps(state))
+        rehash(model, "estimator.skops")
+        with pytest.raises(
+            StorageError, match=r"estimator.skops holds no estimator, but an object of type \w+: it was"
+        ):
+            RunoffClassifier.load(model, trusted=CLASSES)
+    (model / "estimator.skops").write_bytes(whole)
+    name = "members/000001.skops"
+    state = sio.loads((model / name).read_bytes())
+    for fitted in ([value], [*state["fitted"], value]):
+        (model / name).write_bytes(sio.dumps(state | {"fitted": fitted}))
+        rehash(model, "estimator.skops", name)
+        loaded = RunoffClassifier.load(model, trusted=CLASSES)
+        with pytest.raises(
+            StorageError, match=r"000001.skops holds no fitted estimator, but an object of type \w+: it"
+        ):
+            loaded.predict(X)
+
+
 def test_a_compressed_file_with_60_gb_of_zeros_behind_it_is_refused_at_once(tmp_path):
     import gzip
 

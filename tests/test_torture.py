@@ -18,7 +18,7 @@ def failures(tally):
     return [example for line in tally.lines.values() for example in line.examples]
 
 
-@pytest.mark.parametrize("name", ["spreads", "run manifests", "run files", "datasets .npz", "MNIST"])
+@pytest.mark.parametrize("name", ["spreads", "run manifests", "run files", "saved networks", "datasets .npz", "MNIST"])
 def test_a_few_damaged_files(name):
     tally = readers.chunk(name, 1, 0, 25)
     assert tally.lines[name].tried == 25

@@ -53,6 +53,20 @@ def a_model(folder: Path) -> tuple[Path, Any]:
     return folder / "model", X[:6]
 
 
+def a_network_model(folder: Path) -> tuple[Path, Any]:
+    """A saved classifier of networks, and inputs for it."""
+    import torch
+
+    from runoff.torch import TorchClassifier
+
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 256, (24, 4, 4, 1), dtype=np.uint8)
+    settings = {"n_partitions": 3, "classes": [0, 1, 2], "device": "cpu", "in_flight": 1, "progress": False}
+    TorchClassifier("small", "quick", **settings).fit(X, np.arange(24) % 3).save(folder / "model")
+    return folder / "model", X[:4]
+
+
 def a_proof(folder: Path) -> Path | None:
     """An exported proof, where this version can export one."""
     from click.testing import CliRunner

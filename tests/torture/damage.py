@@ -233,6 +233,33 @@ def in_zip_headers(rng: Random, data: bytes) -> bytes:
     return data[:at] + struct.pack("<H", value) + data[at + 2 :]
 
 
+# --- safetensors ------------------------------------------------------------------------------------------------------
+
+
+def in_safetensors(rng: Random, data: bytes) -> bytes:
+    """Another header over the same tensors: names, types, shapes, places, length; or other tensors below it."""
+    length = struct.unpack("<Q", data[:8])[0]
+    header, body = data[8 : 8 + length], data[8 + length :]
+    how = int(rng.integers(6))
+    if how == 0:
+        return struct.pack("<Q", pick(rng, [0, 1, length - 1, length + 8, 2**31, 2**63, 2**64 - 1])) + data[8:]
+    if how == 1:
+        body = pick(rng, [body[: len(body) // 2], body[:-4], body + bytes(8), b"", body * 2, body[::-1]])
+    elif how == 2:
+        described = json.loads(header)
+        name = pick(rng, sorted(set(described) - {"__metadata__"}))
+        kind = pick(rng, ["F64", "F16", "BF16", "I32", "BOOL", "U8", "C64", "F8_E4M3", "X"])
+        described[name][pick(rng, ["dtype", "shape"])] = pick(rng, [kind, odd_shape(rng, (2, 3)), odd_values(rng)])
+        header = json.dumps(described).encode()
+    elif how == 3:
+        kind = pick(rng, [float("nan"), float("inf"), -1e38, 0.0])  # weights that are not numbers, or too large
+        at = 4 * int(rng.integers(max(1, len(body) // 4)))
+        body = body[:at] + struct.pack("<f", kind) + body[at + 4 :]
+    else:
+        header = in_json(rng, header)
+    return struct.pack("<Q", len(header)) + header + body
+
+
 # --- bytes -----------------------------------------------------------------------------------------------------------
 
 

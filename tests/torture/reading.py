@@ -196,9 +196,10 @@ class Models(Reader):
     """A saved classifier: manifest, arrays and skops members."""
 
     about = ("member", "X must", "X has")
+    base = staticmethod(bases.a_model)
 
     def make(self) -> None:
-        path, self.inputs = bases.a_model(self.folder)
+        path, self.inputs = self.base(self.folder)
         self.files = {f"model/{name}": data for name, data in bases.contents(path).items()}
 
     def damaged(self, rng: Random) -> tuple[Files, bool]:
@@ -209,7 +210,9 @@ class Models(Reader):
         if rng.random() < 0.5:
             return {name: damage.in_bytes(rng, data)}, True
         change = damage.in_npy if name.endswith(".npy") else damage.in_bytes
-        if name.endswith(".skops"):
+        if name.endswith(".safetensors"):
+            changed = damage.in_safetensors(rng, data)
+        elif name.endswith(".skops"):
             changed = damage.in_npz(
                 rng,
                 data,
@@ -225,3 +228,23 @@ class Models(Reader):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # members that vote by shares
             return runoff.RunoffClassifier.load(self.folder / "model").predict(self.inputs).tolist()
+
+
+class NetworkModels(Models):
+    """A saved classifier of networks: manifest, arrays and safetensors members."""
+
+    base = staticmethod(bases.a_network_model)
+
+    def make(self) -> None:
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            raise NotHereError from None
+        super().make()
+
+    def read(self) -> Any:
+        from runoff.torch import TorchClassifier
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return TorchClassifier.load(self.folder / "model", device="cpu").predict(self.inputs).tolist()

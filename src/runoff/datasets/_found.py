@@ -32,4 +32,4 @@ class Candidate:
             if isinstance(error, OSError) and is_refusal(error) and not isinstance(error, FileNotFoundError):
                 raise MissingError(f"{error.filename or self.where} cannot be read: {error.strerror}") from None
             missing = f"there is no {error.filename}" if isinstance(error, FileNotFoundError) else ""
-            raise LayoutError(missing or str(error) or type(error).__name__) from error
+            raise LayoutError(missing or f"{error!s:.200}" or type(error).__name__) from error

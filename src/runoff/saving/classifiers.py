@@ -92,7 +92,13 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
             classifier.n_features_in_ = int(manifest["n_features_in"])
         if manifest["feature_names_in"] is not None:
             classifier.feature_names_in_ = np.array(manifest["feature_names_in"], dtype=object)
-        classifier.estimator = _parsed(path, "estimator.skops", files["estimator.skops"], trusted)["estimator"]
+        state = _parsed(path, "estimator.skops", files["estimator.skops"], trusted)
+        estimator = state["estimator"] if isinstance(state, dict) and "estimator" in state else state
+        if estimator is not None and not _has_methods(estimator, "get_params", "set_params", "fit"):
+            raise StorageError(
+                f"{path / 'estimator.skops'} holds no estimator, but {_shown(estimator)}: it was altered"
+            )
+        classifier.estimator = estimator
         names = [f"members/{m:06d}.skops" for m in range(classifier.partition_.n_members)]
         classifier.members_ = [
             LazyMember(path, name, files[name], m, trusted, classifier.classes_) for m, name in enumerate(names)
@@ -117,6 +123,15 @@ def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any
         f"{path / name} holds types that are not trusted, {', '.join(unknown)}: if you trust them, pass them as "
         "load(path, trusted=(...))"
     )
+
+
+def _has_methods(value: Any, *names: str) -> bool:
+    """Return whether a value is an object, not a class, with these methods."""
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
+
+
+def _shown(value: Any) -> str:
+    return f"an object of type {type(value).__name__:.100}"
 
 
 class LazyMember:
@@ -151,6 +166,8 @@ class LazyMember:
                 raise StorageError(
                     f"{file} cannot be read as a member: {type(error).__name__}: {error!s:.200}"
                 ) from None
+            if odd := [value for value in member.fitted if not _has_methods(value, "predict")]:
+                raise StorageError(f"{file} holds no fitted estimator, but {_shown(odd[0])}: it was altered")
             if not fits:
                 raise StorageError(f"{file} is not member {self.index} of this classifier")
             self._member = member
