@@ -34,7 +34,7 @@ class Timed(LogisticRegression):
         return scores
 
 
-def measure_overhead(name, work, limit=None, times=3):
+def overhead(name, work, limit=None, times=3):
     """Print the smallest ratio, over a few runs, of the total time to the time spent in members."""
     ratios = []
     for _ in range(times):
@@ -58,11 +58,10 @@ def main():
         X, y = make_classification(50_000, 50, n_informative=20, n_classes=classes, random_state=0)
         classifier = runoff.RunoffClassifier(Timed(max_iter=1000), n_partitions=200)
         limit = 0.1 if classes == 10 else None
-        measure_overhead(
-            f"fit, 200 logistic regressions on 50,000 x 50, {classes} classes", lambda: classifier.fit(X, y), limit
-        )  # noqa: B023
+        name = f"fit, 200 logistic regressions on 50,000 x 50, {classes} classes"
+        overhead(name, lambda: classifier.fit(X, y), limit)  # noqa: B023
         classifier.certify(X[:10])
-        measure_overhead(f"certify 10,000 inputs, {classes} classes", lambda: classifier.certify(X[:10_000]))  # noqa: B023
+        overhead(f"certify 10,000 inputs, {classes} classes", lambda: classifier.certify(X[:10_000]))  # noqa: B023
     tracemalloc.start()
     classifier.fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]

@@ -51,7 +51,7 @@ def read(paths):
 
 
 def line(radii, column):
-    """Return radius + 1, and the median and the tenth and ninetieth percentile of a column over inputs of that radius."""
+    """Return radius + 1, and the median, 10th and 90th percentile of a column over the inputs of that radius."""
     x = np.array(sorted(radii))
     columns = [np.repeat([v[column] for v in radii[r]], [v[2] for v in radii[r]]) for r in x]
     return x + 1, *np.array([np.quantile(c, [0.5, 0.1, 0.9], method="inverted_cdf") for c in columns]).T
