@@ -1,10 +1,10 @@
-"""What more networks for each member do: certified fractions of DPA* by d, from the networks of one run.
+"""Certified accuracy of DPA* by the number d of networks per member, from the networks of one run.
 
 python -m benchmarks.boosting RUN --budgets 5 10 15 18 20
 
-A run with 8 networks a member holds eight ensembles with d = 1, four with d = 2, two with d = 4 and one with d = 8, no
-network in two of the same d. The mean of each is printed. Then a - b / d, which is how the variance of a mean over d
-networks falls, is fitted to those above d = 1, to see where larger d would lead.
+A run with 8 networks per member holds eight ensembles with d = 1, four with d = 2, two with d = 4 and one with d = 8,
+where ensembles of the same d share no network. This prints the mean for each d. Then a - b / d, since the variance of
+a mean over d networks falls as 1 / d, is fitted to the means above d = 1, to extrapolate to larger d.
 """
 
 import argparse
@@ -21,7 +21,7 @@ BEYOND = (16, 32, np.inf)
 
 
 def certified(run, seeds, n_members, budgets):
-    """Percent by election and budget, for the networks of these seeds."""
+    """Return the certified accuracy in percent by election and budget, for the networks of these seeds."""
     ballots = None
     for m in range(n_members):
         files = [run.path / "members" / f"member-{m:06d}-seed-{seed:04d}.safetensors" for seed in seeds]
@@ -54,16 +54,16 @@ def main():
     means = {"plurality": [], "runoff": []}
     for d in sizes:
         groups = [range(start, start + d) for start in range(0, n_seeds - d + 1, d)]
-        found = [certified(run, group, n_members, given.budgets) for group in groups]
-        for election, kept in means.items():
-            kept.append(np.mean([each[election] for each in found], axis=0))
-            told = ", ".join(f"{value:.2f}" for value in kept[-1])
-            print(f"{election}, d = {d} ({len(groups)} ensembles): {told}", flush=True)
-    fitted = np.array([[1, -1 / d] for d in sizes if d > 1])
-    for election, kept in means.items():
-        a_b = np.linalg.lstsq(fitted, np.array(kept)[-len(fitted) :], rcond=None)[0]
-        off = np.abs(fitted @ a_b - np.array(kept)[-len(fitted) :]).max()
-        print(f"{election}, a - b / d fitted to d of 2 and more, off by {off:.2f} at most:")
+        percent = [certified(run, group, n_members, given.budgets) for group in groups]
+        for election, by_size in means.items():
+            by_size.append(np.mean([each[election] for each in percent], axis=0))
+            text = ", ".join(f"{value:.2f}" for value in by_size[-1])
+            print(f"{election}, d = {d} ({len(groups)} ensembles): {text}", flush=True)
+    design = np.array([[1, -1 / d] for d in sizes if d > 1])
+    for election, by_size in means.items():
+        a_b = np.linalg.lstsq(design, np.array(by_size)[-len(design) :], rcond=None)[0]
+        residual = np.abs(design @ a_b - np.array(by_size)[-len(design) :]).max()
+        print(f"{election}, a - b / d fitted to d of 2 and more, largest residual {residual:.2f}:")
         for d in BEYOND:
             print(f"  d = {d}: {', '.join(f'{value:.2f}' for value in np.array([1, -1 / d]) @ a_b)}")
 

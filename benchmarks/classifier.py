@@ -1,4 +1,4 @@
-"""What RunoffClassifier adds to its members' own work.
+"""Overhead of RunoffClassifier on top of the time spent in its members.
 
 python -m benchmarks.classifier
 """
@@ -34,17 +34,17 @@ class Timed(LogisticRegression):
         return scores
 
 
-def share(name, work, limit=None, times=3):
-    """The smallest ratio, of a few runs, of all time to the members' own."""
+def overhead(name, work, limit=None, times=3):
+    """Print the smallest ratio, over a few runs, of the total time to the time spent in members."""
     ratios = []
     for _ in range(times):
         Timed.spent = 0.0
         start = time.perf_counter()
         work()
         ratios.append(((time.perf_counter() - start) / Timed.spent, Timed.spent))
-    ratio, own = min(ratios)
+    ratio, in_members = min(ratios)
     verdict = "" if limit is None else f" (at most {limit:.0%}: {'ok' if ratio - 1 <= limit else 'MISSED'})"
-    print(f"{name}: members {own:.2f} s, on top of that {ratio - 1:.1%}{verdict}", flush=True)
+    print(f"{name}: members {in_members:.2f} s, overhead {ratio - 1:.1%}{verdict}", flush=True)
 
 
 def main():
@@ -58,9 +58,10 @@ def main():
         X, y = make_classification(50_000, 50, n_informative=20, n_classes=classes, random_state=0)
         classifier = runoff.RunoffClassifier(Timed(max_iter=1000), n_partitions=200)
         limit = 0.1 if classes == 10 else None
-        share(f"fit, 200 logistic regressions on 50,000 x 50, {classes} classes", lambda: classifier.fit(X, y), limit)  # noqa: B023
+        name = f"fit, 200 logistic regressions on 50,000 x 50, {classes} classes"
+        overhead(name, lambda: classifier.fit(X, y), limit)  # noqa: B023
         classifier.certify(X[:10])
-        share(f"certify 10,000 inputs, {classes} classes", lambda: classifier.certify(X[:10_000]))  # noqa: B023
+        overhead(f"certify 10,000 inputs, {classes} classes", lambda: classifier.certify(X[:10_000]))  # noqa: B023
     tracemalloc.start()
     classifier.fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]

@@ -1,4 +1,4 @@
-"""Is every network, on this device, bit for bit its own? Trains some in all kinds of company and prints a verdict.
+"""Check that training on this device is isolated: a network has the same bits whatever is trained at the same time.
 
 python -m benchmarks.isolation [--device cuda]
 """
@@ -35,7 +35,7 @@ ALL = dataclasses.replace(
 
 
 class Dropping(torch.nn.Module):
-    """A network that draws numbers while training."""
+    """A network that draws random numbers in training."""
 
     def __init__(self, shape, n_classes):
         super().__init__()
@@ -67,7 +67,7 @@ def same(a, b):
 
 
 def chain(seed, device):
-    """Three layers with data of their own: a function that goes through them and back, and gives what comes of it."""
+    """Return a function that runs three layers on random data and returns their outputs and gradients."""
     draws = torch.Generator(device).manual_seed(seed)
     widths = (104, 192, 160, 96)
     x, grad = (torch.randn(2**17, n, device=device, generator=draws).bfloat16() for n in (widths[0], widths[-1]))
@@ -77,18 +77,18 @@ def chain(seed, device):
     ]
     norms = [torch.nn.BatchNorm2d(n).to(device) for n in widths[1:3]]
 
-    def through():
+    def run():
         first = matmul_norm_relu.norm_act(x, weights[0], norms[0])
         second = matmul_norm_relu.norm_act(first, weights[1], norms[1])
-        last = matmul_norm_relu.mixed(second, weights[2])
-        slopes = torch.autograd.grad(last, [*weights, *norms[0].parameters(), *norms[1].parameters()], grad)
-        return [first.detach(), second.detach(), last.detach(), *slopes]
+        last = matmul_norm_relu.masked_product(second, weights[2])
+        gradients = torch.autograd.grad(last, [*weights, *norms[0].parameters(), *norms[1].parameters()], grad)
+        return [first.detach(), second.detach(), last.detach(), *gradients]
 
-    return through
+    return run
 
 
-def beside(device, rounds=300):
-    """Layers as products in four streams at a time: each with two sets of data in turn, so that leftovers show."""
+def four_streams(device, rounds=300):
+    """Run fused layers in four streams at a time, each alternating between two sets of data, to detect stale tiles."""
     device = devices.find(device)
     with devices.repeatable("bf16", device):
         expected = [[value.clone() for value in chain(seed, device)()] for seed in (0, 1)]
@@ -102,8 +102,8 @@ def beside(device, rounds=300):
             torch.cuda.synchronize()
             with torch.cuda.graph(graph, stream=stream):
                 for turn in range(6):
-                    for given, right in zip(turns[turn % 2](), expected[turn % 2], strict=True):
-                        wrong[i] += (given != right).any()
+                    for actual, correct in zip(turns[turn % 2](), expected[turn % 2], strict=True):
+                        wrong[i] += (actual != correct).any()
             graphs.append((stream, graph))
         for _ in range(rounds):
             for stream, graph in graphs:
@@ -114,7 +114,7 @@ def beside(device, rounds=300):
 
 
 def repeated(device):
-    """Thousands of steps, again and again in flight: what goes wrong once in hundreds of steps shows here."""
+    """Repeat thousands of steps with networks in flight, to detect errors that occur once in hundreds of steps."""
     recipe = dataclasses.replace(PAPER, epochs=100)
     first = train(range(3), networks.network_in_network, recipe, device, 6, n_seeds=6)
     equal = True
@@ -131,7 +131,7 @@ def classifier(device, folder=None):
 
 
 def resumed(device):
-    """Killed twice on its way, and started again."""
+    """Kill a fit twice, resume it, and compare with an uninterrupted fit."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "benchmarks.isolation", "--device", device, "--fit", folder]
         for wait in (3, 8):
@@ -141,11 +141,11 @@ def resumed(device):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        n_kept = len(list(Path(folder).glob("*.safetensors")))
+        n_stored = len(list(Path(folder).glob("*.safetensors")))
         after = classifier(device, folder).fit(X, Y)
-        whole = classifier(device).fit(X, Y)
-        print(f"  killed twice, {n_kept} of 16 members were kept")
-        return np.array_equal(after.scores(INPUTS).values, whole.scores(INPUTS).values)
+        uninterrupted = classifier(device).fit(X, Y)
+        print(f"  killed twice, {n_stored} of 16 members were stored")
+        return np.array_equal(after.scores(INPUTS).values, uninterrupted.scores(INPUTS).values)
 
 
 def main():
@@ -188,13 +188,13 @@ def main():
     verdicts["updated"] = np.array_equal(fitted.update(add=(extra, [3])).scores(INPUTS).values, b)
     verdicts["killed and resumed"] = resumed(device)
     verdicts["trained again and again"] = repeated(device)
-    found = devices.find(device)
-    if found.type == "cuda" and matmul_norm_relu._suited(found.index):
-        verdicts["layers in four streams"] = beside(device)
+    chosen = devices.find(device)
+    if chosen.type == "cuda" and matmul_norm_relu._supported(chosen.index):
+        verdicts["layers in four streams"] = four_streams(device)
     for name in list(verdicts)[5:]:
         print(f"{name}: {'equal bits' if verdicts[name] else 'DIFFERENT'}")
     verdict = "ISOLATED" if all(verdicts.values()) else "NOT ISOLATED"
-    print(f"verdict on {devices.describe(devices.find(device))}: {verdict}")
+    print(f"verdict on {devices.describe(chosen)}: {verdict}")
     sys.exit(0 if all(verdicts.values()) else 3)
 
 

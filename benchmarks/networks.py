@@ -1,12 +1,12 @@
-"""Deep ensembles: how long training takes, where the time goes, and what a plain loop takes.
+"""Training time of networks: in total, by part of a step, and compared with a plain loop.
 
 python -m benchmarks.networks cpu                             a member on the CPU against a plain loop (make bench)
 python -m benchmarks.networks step [--batch 48 --size 28 --channels 1]
-                                                              on a GPU: a step, its share of the floor, its parts
+                                                              on a GPU: a step, its share of peak speed, its parts
 python -m benchmarks.networks loader --data cifar10.npz       on a GPU: one member after another through a DataLoader
-python -m benchmarks.networks run --data cifar10.npz --k 250  on a GPU: the whole ensemble, with certified fractions
+python -m benchmarks.networks run --data cifar10.npz --k 250  on a GPU: the whole ensemble, with certified accuracy
 
-The .npz file holds x_train, y_train, x_test, y_test; images are (n, height, width[, channels]) of 8 bits.
+The .npz file holds x_train, y_train, x_test, y_test; images are (n, height, width[, channels]) with 8 bits.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from runoff.isolation import seeds_of
 from runoff.torch import RECIPES, Job, Recipe, TorchClassifier, Trainer, devices, networks
 from runoff.torch.training import jobs, random_draws
 
-TERAFLOPS = 790e12  # bf16, dense, as measured with a large product on an H200
+PEAK = 790e12  # floating-point operations per second, measured with a large bf16 product on an H200
 PARTS = {
     "update and casts": ("multi_tensor",),
     "products with normalisation and ReLU": ("product",),
@@ -40,8 +40,8 @@ def job(member, rows, X, y):
     return Job(member, 0, seeds_of(0, member, 1)[0], X, rows, y[rows])
 
 
-def floor(batch, shape):
-    """Floating-point operations of a step of Network-in-Network, forward and twice that backward."""
+def operations(batch, shape):
+    """Return the floating-point operations of a step of Network-in-Network; backward takes twice as many as forward."""
     height, width, channels = shape
     total, n_in, pixels = 0, channels, height * width
     for i, (size, n_out) in enumerate([(5, 192), (1, 160), (1, 96), (5, 192), (1, 192), (1, 192), (3, 192)]):
@@ -80,8 +80,8 @@ def step(batch, size, channels):
                             each.run()
                 torch.cuda.synchronize()
                 seconds = (time.perf_counter() - start) / 300 / len(in_flight)
-            share = floor(batch, shape) / TERAFLOPS / seconds
-            print(f"{member + 1} in flight: {1e3 * seconds:.3f} ms a step, {share:.0%} of the floor", flush=True)
+            share = operations(batch, shape) / PEAK / seconds
+            print(f"{member + 1} in flight: {1e3 * seconds:.3f} ms per step, {share:.0%} of peak speed", flush=True)
         in_flight[0].clock.zero_()
         with profile(activities=[ProfilerActivity.CUDA]) as profiled:
             for _ in range(5):
@@ -90,18 +90,18 @@ def step(batch, size, channels):
             torch.cuda.synchronize()
     kernels = [(e.self_device_time_total / 5, e.count / 5, e.key) for e in profiled.key_averages()]
     print(f"one step alone: {sum(k[0] for k in kernels):.0f} us in {sum(k[1] for k in kernels):.0f} kernels")
-    left = list(kernels)
+    rest = list(kernels)
     for name, words in PARTS.items():
-        own = [k for k in left if any(word in k[2] for word in words)]
-        left = [k for k in left if k not in own]
-        print(f"  {name}: {sum(k[0] for k in own):.0f} us in {sum(k[1] for k in own):.0f} kernels")
-    print(f"  augmentation, loss, the rest: {sum(k[0] for k in left):.0f} us in {sum(k[1] for k in left):.0f} kernels")
+        matches = [k for k in rest if any(word in k[2] for word in words)]
+        rest = [k for k in rest if k not in matches]
+        print(f"  {name}: {sum(k[0] for k in matches):.0f} us in {sum(k[1] for k in matches):.0f} kernels")
+    print(f"  augmentation, loss, the rest: {sum(k[0] for k in rest):.0f} us in {sum(k[1] for k in rest):.0f} kernels")
     for micros, count, name in sorted(kernels, reverse=True)[:30]:
         print(f"    {micros:6.1f} us x{count:.0f} {name[:100]}")
 
 
 class Images(torch.utils.data.Dataset):
-    """Images through PIL, as in most training scripts: crop, mirror, to tensor, normalise."""
+    """A dataset that augments through PIL, as in most training scripts: crop, flip, to tensor, normalise."""
 
     def __init__(self, images, labels, recipe):
         from PIL import Image
@@ -128,17 +128,17 @@ class Images(torch.utils.data.Dataset):
 
 
 def loader(data, k, epochs, members):
-    """Seconds for a whole member: training, from a few epochs of a few members, and scoring all inputs."""
+    """Return the estimated seconds for k members: training, from a few epochs of a few members, and scoring."""
     X, y = data["x_train"], data["y_train"].astype(np.int64)
     inputs = data["x_test"], data["y_test"].astype(np.int64)
-    recipe, still = RECIPES["paper"], dataclasses.replace(RECIPES["paper"], crop=0, flip=False)
+    recipe, no_augmentation = RECIPES["paper"], dataclasses.replace(RECIPES["paper"], crop=0, flip=False)
     seconds, scoring = [], []
     buckets = X.reshape(len(X), -1).sum(1, dtype=np.int64) % k
     for member in range(members):
         rows = np.flatnonzero(buckets == member)
         part = Images(X[rows], y[rows], recipe)
         network = networks.network_in_network((3, 32, 32), 10).cuda()
-        usable, networks._fused.usable = networks._fused.usable, lambda *_: False  # plain layers of PyTorch
+        usable, networks.norm_relu_pool.usable = networks.norm_relu_pool.usable, lambda *_: False  # PyTorch's layers
         optimizer = torch.optim.SGD(network.parameters(), 0.1, 0.9, 0, 5e-4, nesterov=True)
         batches = torch.utils.data.DataLoader(part, recipe.batch_size, shuffle=True, num_workers=1)
         for epoch in range(epochs + 1):
@@ -152,20 +152,20 @@ def loader(data, k, epochs, members):
                 optimizer.step()
         torch.cuda.synchronize()
         seconds.append((time.perf_counter() - start) / epochs * recipe.epochs)
-        questions = Images(*inputs, still)
-        questions.mean, questions.std = part.mean, part.std
+        test = Images(*inputs, no_augmentation)
+        test.mean, test.std = part.mean, part.std
         start = time.perf_counter()
         with torch.no_grad():
-            answers = [
+            scores = [
                 network.eval()(x.cuda()).cpu()
-                for x, _ in torch.utils.data.DataLoader(questions, recipe.batch_size, num_workers=1)
+                for x, _ in torch.utils.data.DataLoader(test, recipe.batch_size, num_workers=1)
             ]
-        assert sum(map(len, answers)) == len(inputs[0])
+        assert sum(map(len, scores)) == len(inputs[0])
         scoring.append(time.perf_counter() - start)
-        networks._fused.usable = usable
+        networks.norm_relu_pool.usable = usable
     mean = float(np.mean(seconds) + np.mean(scoring))
     print(
-        f"plain loop, fp32, DataLoader with one worker: {mean:.1f} s a member ({epochs} epochs of {members} members, "
+        f"plain loop, fp32, DataLoader with one worker: {mean:.1f} s per member ({epochs} epochs of {members} members, "
         f"scaled to {recipe.epochs}, and {np.mean(scoring):.1f} s for scoring {len(inputs[0])} inputs); {k} members "
         f"{mean * k:.0f} s",
         flush=True,
@@ -187,24 +187,24 @@ def run(data, k, recipe, budgets, out, in_flight, n_seeds=1):
     steps = sum(classifier._recipe.steps_of(n) for n in classifier.member_sizes_ if n > 1) * n_seeds
     print(
         f"k = {k}: {seconds:.1f} s to train {k * n_seeds} networks and score {len(inputs)} inputs, "
-        f"{1e3 * seconds / steps:.3f} ms a step all in all, {steps} steps, memory "
+        f"{1e3 * seconds / steps:.3f} ms per step overall, {steps} steps, memory "
         f"{torch.cuda.max_memory_reserved() / 2**30:.1f} GiB",
         flush=True,
     )
     members = (ballots.values.argmax(-1) == truth[:, None]).mean()
-    print(f"members right on average: {members:.2%}")
+    print(f"mean accuracy of members: {members:.2%}")
     for election in ("plurality", "runoff"):
         certificates = runoff.certify(ballots, election=election, bound="paper")
-        right = 100 * runoff.certified_accuracy(certificates, truth, [0, *budgets])
-        told = "/".join(f"{value:.2f}" for value in right[1:])
-        print(f"{election}: clean {right[0]:.2f}, at {'/'.join(map(str, budgets))} edits {told}", flush=True)
+        percent = 100 * runoff.certified_accuracy(certificates, truth, [0, *budgets])
+        text = "/".join(f"{value:.2f}" for value in percent[1:])
+        print(f"{election}: clean {percent[0]:.2f}, at {'/'.join(map(str, budgets))} edits {text}", flush=True)
     if out:
         np.savez_compressed(out, ballots=runoff.rank(ballots.values), y=truth)
     return seconds
 
 
 def cpu():
-    """Two members of each kind, our trainer against a plain loop doing the same work."""
+    """Compare the trainer with a plain loop that does the same work, on four members of each network."""
     draws = np.random.default_rng(0)
     for name, network, shape, epochs in (
         ("small, 28x28", networks.small, (28, 28, 1), 10),
@@ -225,22 +225,22 @@ def cpu():
             for each in jobs:
                 plain(each, network, recipe)
             ratios.append((time.perf_counter() - start) / ours)
-        told = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
-        print(f"CPU, {name}: {ours / 4:.2f} s a member, a plain loop takes {told} times as long (at least 1)")
+        text = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
+        print(f"CPU, {name}: {ours / 4:.2f} s per member, a plain loop takes {text} times as long (at least 1)")
 
 
 def plain(each, network, recipe):
-    """A module, an optimiser and a loop over batches, with PyTorch's own settings."""
+    """Train a network by a plain loop over batches, with PyTorch's default settings."""
     images = each.images()
     mean, std = (torch.from_numpy(value) for value in jobs.statistics(images))
-    course = random_draws.draw(recipe, len(images), images.shape[1:], each.source)
+    draws = random_draws.draw(recipe, len(images), images.shape[1:], each.source)
     module = network((images.shape[3], *images.shape[1:3]), 10)
     optimizer = torch.optim.SGD(module.parameters(), 0.1, 0.9, 0, 5e-4, nesterov=True)
-    frame = F.pad(torch.from_numpy(images), (0, 0, 2, 2, 2, 2))
+    padded = F.pad(torch.from_numpy(images), (0, 0, 2, 2, 2, 2))
     height, width = images.shape[1:3]
-    for rows, shifts, flips in zip(course.rows, course.shifts, course.flips, strict=True):
+    for rows, shifts, flips in zip(draws.rows, draws.shifts, draws.flips, strict=True):
         batch = torch.stack(
-            [frame[row, dy : dy + height, dx : dx + width] for row, (dy, dx) in zip(rows, shifts, strict=True)]
+            [padded[row, dy : dy + height, dx : dx + width] for row, (dy, dx) in zip(rows, shifts, strict=True)]
         )
         batch = torch.where(torch.from_numpy(flips)[:, None, None, None], batch.flip(2), batch)
         x = ((batch.float() - mean) / std).permute(0, 3, 1, 2)
@@ -257,14 +257,14 @@ def main():
     parser.add_argument("--k", type=int, default=250)
     parser.add_argument("--recipe", default="paper")
     parser.add_argument("--budgets", type=int, nargs="+", default=[5, 10, 15, 18, 20])
-    parser.add_argument("--epochs", type=int, default=20, help="of each member in the plain loop")
-    parser.add_argument("--members", type=int, default=2, help="in the plain loop")
+    parser.add_argument("--epochs", type=int, default=20, help="epochs per member in the plain loop")
+    parser.add_argument("--members", type=int, default=2, help="members in the plain loop")
     parser.add_argument("--in-flight", type=int)
     parser.add_argument("--n-seeds", type=int, default=1)
-    parser.add_argument("--batch", type=int, default=128, help="of a step")
-    parser.add_argument("--size", type=int, default=32, help="of the images of a step")
-    parser.add_argument("--channels", type=int, default=3, help="of the images of a step")
-    parser.add_argument("--out", help="ballots and labels as .npz")
+    parser.add_argument("--batch", type=int, default=128, help="batch size of a step")
+    parser.add_argument("--size", type=int, default=32, help="side of the images of a step")
+    parser.add_argument("--channels", type=int, default=3, help="channels of the images of a step")
+    parser.add_argument("--out", help="write ballots and labels to this .npz file")
     given = parser.parse_args()
     if given.what == "cpu":
         cpu()

@@ -1,4 +1,4 @@
-"""The pictures in the README: what `runoff demo` prints, as docs/demo.svg, and its report in Chromium, as PNG files."""
+"""Make the pictures of the README: the output of `runoff demo` as docs/demo.svg, and its report as PNG files."""
 
 import io
 import re
@@ -28,7 +28,7 @@ def main():
 
 
 def photograph(report):
-    """The top of the page, and the explorer in the midst of an attack."""
+    """Take screenshots of the top of the report and of the explorer after an attack."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1160, "height": 1210})
@@ -46,8 +46,8 @@ def photograph(report):
 
 
 def save(data, name):
-    few = Image.open(io.BytesIO(data)).convert("RGB").quantize(96, dither=Image.Dither.NONE)  # a third of the bytes
-    few.save(DOCS / name, optimize=True)
+    image = Image.open(io.BytesIO(data)).convert("RGB").quantize(96, dither=Image.Dither.NONE)  # a third of the bytes
+    image.save(DOCS / name, optimize=True)
     print(DOCS / name)
 
 

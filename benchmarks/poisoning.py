@@ -1,11 +1,11 @@
-"""Real poisoning against what is certified: retrain what attacks touch, and count the predictions that change.
+"""Compare real poisoning with certificates: retrain the members that attacks reach, and count changed predictions.
 
 python -m benchmarks.poisoning digits                                   scikit-learn members, on the CPU
 python -m benchmarks.poisoning cancer
 python -m benchmarks.poisoning cifar10 --data cifar10.npz --k 50 --ballots DIR   networks; trains what DIR lacks
 python -m benchmarks.poisoning figure docs/poisoning-*.csv --out docs/figures/poisoning.svg
 
---out FILE.csv writes a row for each attack, radius and number of poisoned buckets that a prediction needed.
+--out FILE.csv writes a row for each attack, radius and number of poisoned buckets needed to flip a prediction.
 Within the radius no prediction may change: the exit code is 3 if one does.
 """
 
@@ -19,18 +19,18 @@ from benchmarks.poisoning_tables import Findings, Refits
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["digits", "cancer", "cifar10", "figure"])
-    parser.add_argument("csv", nargs="*", help="of the figure")
+    parser.add_argument("csv", nargs="*", help="CSV files of the figure")
     parser.add_argument("--out")
-    parser.add_argument("--quick", action="store_true", help="a few inputs and edits, to see that it works")
-    parser.add_argument("--only", default="", help="settings of members with this text in their names")
+    parser.add_argument("--quick", action="store_true", help="use few inputs and edits, as a smoke test")
+    parser.add_argument("--only", default="", help="only settings of members whose name contains this text")
     parser.add_argument("--data", help="cifar10.npz")
     parser.add_argument("--k", type=int, default=50)
     parser.add_argument("--ballots", help="a directory for the ballots of trained networks")
     parser.add_argument(
-        "--stages", nargs="+", help="of training. Default: all; what --ballots holds is not trained again"
+        "--stages", nargs="+", help="stages of training. Default: all; those in --ballots are not retrained"
     )
     parser.add_argument("--train-only", action="store_true", help="leave the analysis to another machine")
-    parser.add_argument("--every", type=int, default=1, help="analyse one input of so many")
+    parser.add_argument("--every", type=int, default=1, help="analyse every N-th input")
     parser.add_argument("--network", default="nin")
     parser.add_argument("--recipe", default="paper")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The figure: what is proven against what attacks really took."""
+"""The figure of proven radii against the poisoned buckets and edits that real attacks needed."""
 
 import csv
 from collections import defaultdict
@@ -11,7 +11,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 TITLES = {"digits": "Digits", "cancer": "Breast cancer", "cifar10": "CIFAR-10"}
-ACROSS = 4  # panels in a row
+ACROSS = 4  # panels per row
 STYLE = {
     "svg.hashsalt": "runoff",  # the same file each time
     "svg.fonttype": "none",
@@ -30,7 +30,7 @@ COLOURS = {
 
 
 def kind(attack):
-    """Which colour an attack has: by how much of a bucket it edits."""
+    """Return the kind of an attack, which decides its colour, by how much of a bucket it edits."""
     if attack.startswith("whole"):
         return "whole"
     if attack.startswith("one "):
@@ -39,26 +39,26 @@ def kind(attack):
 
 
 def read(paths):
-    """{(dataset, members): {attack: {radius: [(needed, edits, inputs)]}}} of the run-off elections."""
-    found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    """Return {(dataset, members): {attack: {radius: [(needed, edits, inputs)]}}} of the run-off elections."""
+    panels = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for path in paths:
         with Path(path).open(newline="") as file:
             for row in csv.DictReader(file):
                 if row["election"] == "runoff" and row["needed"]:
                     value = int(row["needed"]), float(row["edits"]), int(row["inputs"])
-                    found[row["dataset"], row["members"]][row["attack"]][int(row["radius"])].append(value)
-    return found
+                    panels[row["dataset"], row["members"]][row["attack"]][int(row["radius"])].append(value)
+    return panels
 
 
 def line(radii, column):
-    """Radius + 1, and the median and the tenth and ninetieth percentile of a column among the inputs of that radius."""
+    """Return radius + 1, and the median, 10th and 90th percentile of a column over the inputs of that radius."""
     x = np.array(sorted(radii))
     columns = [np.repeat([v[column] for v in radii[r]], [v[2] for v in radii[r]]) for r in x]
     return x + 1, *np.array([np.quantile(c, [0.5, 0.1, 0.9], method="inverted_cdf") for c in columns]).T
 
 
 def draw(paths, out):
-    """Panels of four in a row: poisoned buckets above, edits below."""
+    """Draw the panels, four per row: poisoned buckets above, edits below."""
     panels = read(paths)
     plt.rcParams.update(STYLE)
     blocks = -(-len(panels) // ACROSS)

@@ -1,4 +1,4 @@
-"""Poisoning of ensembles of scikit-learn members: twins of every member, refits from end to end, and spreads."""
+"""Poisoning of scikit-learn ensembles: poisoned twins of every member, end-to-end refits, and spreads."""
 
 import warnings
 
@@ -30,14 +30,14 @@ SETTINGS = {
 
 
 def data(name):
-    """Training samples and labels, and the inputs: every fifth sample of digits, every third of breast cancer."""
+    """Return training samples, labels and inputs: every fifth sample of digits, every third of breast cancer."""
     X, y = {"digits": load_digits, "cancer": load_breast_cancer}[name](return_X_y=True)
     test = np.arange(len(y)) % {"digits": 5, "cancer": 3}[name] == 0
     return X[~test], y[~test], X[test]
 
 
 class Victim:
-    """A fitted classifier, its certificates, and its twins on edited data."""
+    """A fitted classifier with its certificates, which can be refitted on edited data."""
 
     def __init__(self, X, y, inputs, settings):
         self.X, self.y, self.inputs = X, y, inputs
@@ -50,26 +50,26 @@ class Victim:
         self.certificates = {election: runoff.certify(scores, election=election) for election in ELECTIONS}
         self.attacker = Attacker(self.clean.partition_, X, y, self.classes, np.random.default_rng(0))
         attacks = [self.certificates["runoff"].attack(i) for i in range(len(inputs))]
-        other = (self.certificates["runoff"].prediction == 0).astype(int)  # where no attack exists: any other class
+        other = (self.certificates["runoff"].prediction == 0).astype(int)  # any other class, if no attack exists
         self.targets = [other[i] if a is None else int(a.prediction) for i, a in enumerate(attacks)]
 
     def fit(self, X, y):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # members whose estimator refuses its samples are part of this
+            warnings.simplefilter("ignore")  # poisoned samples may be ones that an estimator cannot be fitted on
             fitted = RunoffClassifier(**self.settings).fit(X, y)
         self.n_fits += 1
         self.n_trained += len(fitted.members_)
         return fitted
 
     def twins(self, edits, which=slice(None)):
-        """The ballots (inputs, members, classes) of members retrained on edited data."""
+        """Return the ballots (inputs, members, classes) of members retrained on edited data."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return runoff.rank(self.fit(*edits.applied(self.X, self.y)).scores(self.inputs[which]).values)
 
 
 class Options:
-    """What an attacker may do to a bucket: versions of the data, with the twins that each one gives."""
+    """The choices of an attacker for a bucket: versions of the data, with the twins trained on each."""
 
     def __init__(self, victim, versions, ballots):
         self.versions, self.ballots = versions, ballots  # (inputs, members, versions, classes)
@@ -81,42 +81,41 @@ class Options:
         return cls(victim, versions, np.stack([victim.twins(edits) for edits in versions], axis=2))
 
     def edits_of(self, members, twins):
-        """One data set's worth of edits: each chosen member's bucket as in its version."""
+        """Return the edits that replace these members by these twins."""
         return joined([self.versions[t].only([m]) for m, t in zip(members, twins, strict=True)])
 
 
 def whole_buckets(victim):
-    """Every label of a bucket changed: to the next class, or to one class."""
+    """Return the options of relabelling a whole bucket: to the next class, or to one class."""
     attacker = victim.attacker
     return Options.same_for_all(victim, [attacker.next_class(), *map(attacker.one_label, victim.classes)])
 
 
 def one_edit(victim, limit=None):
-    """Any one deletion, any one relabelling, or one sample of extreme values under any label."""
+    """Return the options of one edit: any deletion, any relabelling, or an extreme sample with any label."""
     attacker, n_classes = victim.attacker, len(victim.classes)
     versions = [attacker.extreme(label) for label in victim.classes]
-    for n in range(limit or int(np.bincount(attacker.own).max())):
+    for n in range(limit or int(np.bincount(attacker.sample_buckets).max())):
         versions.append(attacker.delete_nth(n))
         versions += [attacker.relabel_nth(n, shift) for shift in range(1, n_classes)]
     return Options.same_for_all(victim, versions)
 
 
 def aimed(victim, count, i):
-    """The input itself, under the label to be elected, `count` times in each bucket."""
+    """Return edits that insert an input `count` times per bucket, with the label to be elected, and their twins."""
     attacker = victim.attacker
     edits = attacker.insert(victim.inputs[i], victim.classes[victim.targets[i]], attacker.all, count)
     return edits, victim.twins(edits, slice(i, i + 1))[0]
 
 
 def twins(name, label, victim, findings, refits, n_replays=25, limit=None, every=1):
-    """All inputs, every mixture of clean and poisoned members: the smallest that changes each prediction.
+    """Find, for every input, the smallest mixture of clean and poisoned members that changes its prediction.
 
-    One input of `every` gets twins that are aimed at it, which are retrained for it alone.
+    Every `every`-th input also gets twins that are trained for it alone.
     """
     n_inputs = len(victim.inputs)
     general = {"whole buckets relabelled": whole_buckets(victim), "one edit per bucket": one_edit(victim, limit)}
-    found = {attack: {} for attack in (*general, *AIMED)}
-    replayed = {attack: [] for attack in found}
+    replayed = {attack: [] for attack in (*general, *AIMED)}
     for i in range(n_inputs):
         sets = {attack: (options, options.ballots[i]) for attack, options in general.items()}
         for attack, count in AIMED.items() if i % every == 0 else ():
@@ -138,12 +137,12 @@ def twins(name, label, victim, findings, refits, n_replays=25, limit=None, every
 
 
 def replay(label, attack, victim, cases, refits):
-    """The same from end to end: edit the data, fit everything again, and compare."""
+    """Repeat attacks end to end: edit the data, refit everything, and compare."""
     certificates = victim.certificates["runoff"]
     before, compared, changed, flipped = (victim.n_fits, victim.n_trained), 0, 0, 0
     for i, swap, ballots, options in cases:
         edited = victim.twins(options.edits_of(swap.members, swap.twins), slice(i, i + 1))[0]
-        # An edit reaches its own members and no other, so the refit gives the mixture bit for bit.
+        # An edit reaches no member outside its bucket, so the refit has the ballots of the mixture.
         assert np.array_equal(edited, swap.apply(victim.ballots[i], ballots))
         flipped += winner(edited, "runoff") != certificates.prediction[i]
         radius = int(certificates.radius[i])
@@ -157,7 +156,7 @@ def replay(label, attack, victim, cases, refits):
 
 
 def at_random(label, victim, refits, n_rounds):
-    """Edits of all kinds in aimed and in random buckets, as many as the radius allows, by `fit` and by `update`."""
+    """Apply as many random edits as the radius allows, in attacked and in random buckets, by `fit` and `update`."""
     rng, attacker = np.random.default_rng(1), victim.attacker
     certificates = runoff.certify(victim.clean.scores(victim.inputs))
     before, compared, changed = (victim.n_fits, victim.n_trained), 0, 0
@@ -180,7 +179,7 @@ def at_random(label, victim, refits, n_rounds):
 
 
 def updated(victim, edits):
-    """The clean classifier after `update` with these edits; relabelling is removing and adding."""
+    """Return the clean classifier after `update` with these edits; a relabelled sample is removed and added."""
     gone = np.concatenate([edits.deleted, edits.relabelled])
     new = np.concatenate([victim.X[edits.relabelled], edits.inserted])
     labels = np.concatenate([edits.labels, edits.inserted_labels])
@@ -198,7 +197,7 @@ def updated(victim, edits):
 
 
 def spread(name, label, victim, findings, refits, n_inputs):
-    """Members share buckets, so each attack is a refit: more and more buckets, until the prediction changes."""
+    """Refit with more and more poisoned buckets until a prediction changes, since members share buckets."""
     rng = np.random.default_rng(2)
     chosen = rng.permutation(len(victim.inputs))[:n_inputs]
     attacker, certificates = victim.attacker, victim.certificates["runoff"]
@@ -213,8 +212,10 @@ def spread(name, label, victim, findings, refits, n_inputs):
                 edits = attacker.extreme(target)
             else:
                 edits = attacker.insert(victim.inputs[i], target, attacker.all, count)
-            tried = [grown(victim, i, certificates, edits, order, tally) for order in orders(victim, i, certificates)]
-            size, order = min((t for t in tried if t is not None), default=(None, ()), key=lambda t: t[0])
+            attempts = [
+                fewest(victim, i, certificates, edits, order, tally) for order in orders(victim, i, certificates)
+            ]
+            size, order = min((a for a in attempts if a is not None), default=(None, ()), key=lambda a: a[0])
             total = None if size is None else len(edits.only(order[:size]))
             findings.add((name, label, "runoff", attack), certificates.radius[i], size, total)
         refits.add(
@@ -223,21 +224,21 @@ def spread(name, label, victim, findings, refits, n_inputs):
 
 
 def orders(victim, i, certificates):
-    """Buckets in the order in which an attacker takes them: the smallest attack first; whole members first."""
+    """Yield two orders of buckets for an attacker: the smallest attack first, and one member after another."""
     spread, ballots, w = victim.clean.partition_.spread, victim.ballots[i], certificates.prediction[i]
     voters = ballots.argmax(1) == w
     reached = np.argsort(-voters[spread].sum(1), kind="stable")
     attack = certificates.attack(int(i))
     first = [] if attack is None else attack.buckets.tolist()
     yield list(dict.fromkeys([*first, *reached.tolist()]))
-    # A member turns for sure when all its buckets are poisoned.
+    # A member is under full control once all its buckets are poisoned.
     weakest = np.argsort(np.where(voters, ballots[:, victim.targets[i]].astype(int), -1), kind="stable")[::-1]
     per_member = [np.flatnonzero((spread == m).any(1)).tolist() for m in weakest]
-    yield list(dict.fromkeys([b for own in per_member for b in own]))
+    yield list(dict.fromkeys([b for buckets in per_member for b in buckets]))
 
 
-def grown(victim, i, certificates, edits, order, tally):
-    """The fewest buckets along an order that change the prediction, by doubling and halving; None if all do not."""
+def fewest(victim, i, certificates, edits, order, tally):
+    """Return the fewest buckets of an order that change the prediction, by bisection, or None if all do not."""
     w, radius, name = certificates.prediction[i], int(certificates.radius[i]), certificates.election.name
 
     def flips(size):

@@ -1,15 +1,14 @@
-"""Poisoning of networks on CIFAR-10: ensembles of twins are trained on a GPU; any machine can read their ballots.
+"""Poisoning of networks on CIFAR-10: ensembles of twins are trained on a GPU; any machine can analyse their ballots.
 
-Stages, each a fit of the whole ensemble by the package. A bucket's edits are for its own member, so one fit poisons
-every member once:
+Each stage fits the whole ensemble. The edits of a bucket reach one member only, so one fit poisons every member once:
 
 clean    the ensemble to be attacked
 next     every label of every bucket changed to the next class
-once     one image inserted into each bucket: an input, under the label that the smallest attack on it elects. Each
-         input gets some more members than that attack needs; as many inputs as there are members for
+once     one image inserted into each bucket: an input, with the label that the smallest attack on it elects. Each
+         input gets some more members than that attack needs, until no member is left
 many     TARGETS inputs, each inserted once into every bucket
 update   the clean ensemble after `update` with the labels of ten buckets changed to the next class: the other members
-         must stay as they are, and the ten must be those of `next`, bit for bit
+         must not change, and the ten must have the same bits as those of `next`
 """
 
 import time
@@ -25,7 +24,7 @@ STAGES = ("clean", "next", "once", "many", "update")
 
 
 def ranked(scores):
-    """Ballots: points from the number of classes - 1 down to 0. A tie ranks the lower class index first."""
+    """Return ballots: points from the number of classes - 1 down to 0. A tie ranks the lower class index first."""
     order = np.argsort(-scores, axis=-1, kind="stable")
     ballots = np.empty(scores.shape, np.uint8)
     points = np.arange(scores.shape[-1] - 1, -1, -1, dtype=np.uint8)
@@ -34,12 +33,12 @@ def ranked(scores):
 
 
 def constants(n_members):
-    """The twins of members whose samples all have one label: they vote by class shares, the same for every input."""
+    """Return the twins of members whose samples all have one label: they vote by class shares, whatever the input."""
     return np.broadcast_to(ranked(np.eye(N_CLASSES)), (n_members, N_CLASSES, N_CLASSES))
 
 
 class Bench:
-    """One CIFAR-10 ensemble with its stages."""
+    """One CIFAR-10 ensemble with the ballots of its stages."""
 
     def __init__(self, data, k, network, recipe, folder):
         self.X, self.y = data["x_train"], data["y_train"].astype(np.int64)
@@ -63,7 +62,7 @@ class Bench:
         )
 
     def attacker(self):
-        """Its partition is that of every fit: it follows from the settings."""
+        """Return an attacker with the partition of every fit, which follows from the settings."""
         from runoff.hashing import derived_key
         from runoff.partition import Partition
 
@@ -83,7 +82,7 @@ class Bench:
     def train(self, stages):
         for stage in stages:
             start = time.perf_counter()
-            self.rng = np.random.default_rng(0)  # for each stage, so that they can be trained one by one
+            self.rng = np.random.default_rng(0)  # for each stage, so that stages can be trained separately
             getattr(self, stage)()
             print(f"k = {self.k}, {stage}: {time.perf_counter() - start:.1f} s", flush=True)
 
@@ -125,19 +124,20 @@ class Bench:
         np.save(self.file("update"), self.ballots_of(fitted))
 
     def target(self, ballots):
-        """The class that the smallest attack on an input elects, and that attack."""
+        """Return the class that the smallest attack on an input elects, and that attack."""
         attack = smallest(ballots, constants(self.k), "runoff")
         return winner(attack.apply(ballots, constants(self.k)), "runoff"), attack
 
     def aims(self, clean, candidates):
-        """Which member is poisoned for which input: {member: (input, label)}, inputs of small radius first."""
-        found = sorted(((len(a), i, t, a) for i in candidates for t, a in [self.target(clean[i])]), key=lambda f: f[:2])
-        # As many inputs of each size as of any other, from the smallest up, until members run out.
-        turns = sorted(((sum(g[0] == f[0] for g in found[:n]), f[0], n) for n, f in enumerate(found)))
+        """Return the input that each member is poisoned for, {member: (input, label)}, inputs of small radius first."""
+        attacks = [(len(a), i, t, a) for i in candidates for t, a in [self.target(clean[i])]]
+        attacks.sort(key=lambda attack: attack[:2])
+        # Equally many inputs of each attack size, from the smallest up, until no member is left.
+        turns = sorted(((sum(g[0] == f[0] for g in attacks[:n]), f[0], n) for n, f in enumerate(attacks)))
         turns = [n for turn, _, n in turns if turn < max(2, self.k // 60)]
         aims = {}
         for n in sorted(turns):
-            size, i, target, attack = found[n]
+            size, i, target, attack = attacks[n]
             votes = clean[i].argmax(1)
             w = winner(clean[i], "runoff")
             voters = self.rng.permutation(np.flatnonzero((votes == w) & (clean[i][:, target] < clean[i][:, w])))
@@ -154,8 +154,8 @@ class Bench:
 
         clean, label = self.load("clean"), f"networks, k = {self.k}"
         certificates = {e: runoff.certify(clean, election=e) for e in ("runoff", "plurality")}
-        own = self.attacker().own
-        by_label = np.array([np.bincount(self.y[own == b], minlength=N_CLASSES) for b in range(self.k)])
+        buckets = self.attacker().sample_buckets
+        by_label = np.array([np.bincount(self.y[buckets == b], minlength=N_CLASSES) for b in range(self.k)])
         sizes = by_label.sum(1, keepdims=True)
         print(f"{label}: {sizes.min()} to {sizes.max()} samples per bucket, {len(clean)} inputs", flush=True)
         self.check_constants()
@@ -179,19 +179,19 @@ class Bench:
             aims, chosen = self.load("once-aims"), self.load("once-inputs")
             others = np.setdiff1d(np.arange(self.k), aims[:, 0])
             assert np.array_equal(once[:, others], clean[chosen][:, others])  # nothing was inserted there
-            least = 0
+            n_optimal = 0
             for i, ballots in zip(chosen, once, strict=True):
                 members, attack = aims[aims[:, 1] == i, 0], "the input inserted once per bucket, into some buckets"
                 twins, takeover = clean[i][:, None].copy(), np.repeat(clean[i][:, None], N_CLASSES, axis=1)
                 twins[members, 0], takeover[members] = ballots[members], constants(self.k)[members]
                 self.attack(findings, label, attack, i, clean[i], twins, one, certificates)
-                # Members were shared out among inputs, so not every input got those of its smallest attack.
-                found, best = (smallest(clean[i], options, "runoff") for options in (twins, takeover))
-                least += (found and len(found)) == (best and len(best))
-            told = [once[np.searchsorted(chosen, i), m].argmax() == target for m, i, target in aims]
+                # Members are divided among inputs, so not every input has those of its smallest attack.
+                swap, best = (smallest(clean[i], options, "runoff") for options in (twins, takeover))
+                n_optimal += (swap and len(swap)) == (best and len(best))
+            obeyed = [once[np.searchsorted(chosen, i), m].argmax() == target for m, i, target in aims]
             print(
-                f"  one insertion: {sum(told)} of {len(told)} members then rank the new label first; {least} of "
-                f"{len(once)} inputs need as few of their buckets as if these were taken over whole",
+                f"  one insertion: {sum(obeyed)} of {len(obeyed)} members then rank the new label first; {n_optimal} "
+                f"of {len(once)} inputs need as few of their buckets as with full control of these",
                 flush=True,
             )
         if (updated := self.load("update")) is not None and after is not None:
@@ -207,7 +207,7 @@ class Bench:
             refits.add(label, what, 1, len(changed), int(safe.sum()), broken, flipped)
 
     def check_constants(self):
-        """Fit on one label alone: the members are what `constants` says."""
+        """Check the ballots of `constants` against fits on one label alone."""
         for label in range(N_CLASSES):
             fitted = self.classifier().fit(self.X, np.full(len(self.y), label))
             assert np.array_equal(ranked(fitted.scores(self.inputs[:1]).values[0]), constants(self.k)[:, label])
@@ -223,10 +223,10 @@ class Bench:
 
 
 class ImageAttacker(Attacker):
-    """Inserts images that differ from an input by at most 2 of 255 in any pixel."""
+    """An attacker that inserts images which differ from an input by at most 2 of 255 in any pixel."""
 
     def insert_each(self, wanted):
-        """One sample for each (input, label, bucket); inputs are rows of `self.inputs`."""
+        """Insert one sample for each (input, label, bucket); inputs are rows of `self.inputs`."""
         buckets = {}
         for i, label, bucket in wanted:
             buckets.setdefault((int(i), int(label)), []).append(int(bucket))
@@ -234,10 +234,10 @@ class ImageAttacker(Attacker):
         for (i, label), missing in buckets.items():
             while missing:
                 noise = self.rng.integers(-2, 3, (4 * len(self.all), *self.inputs[i].shape), dtype=np.int8)
-                tried = np.clip(self.inputs[i] + noise.astype(np.int16), 0, 255).astype(np.uint8)
-                hashed = self.buckets(tried)
+                candidates = np.clip(self.inputs[i] + noise.astype(np.int16), 0, 255).astype(np.uint8)
+                hashed = self.buckets(candidates)
                 hits = {bucket: np.flatnonzero(hashed == bucket) for bucket in missing}
-                rows += [tried[hit[0]] for hit in hits.values() if hit.size]
+                rows += [candidates[hit[0]] for hit in hits.values() if hit.size]
                 expected += [bucket for bucket, hit in hits.items() if hit.size]
                 missing = [bucket for bucket, hit in hits.items() if not hit.size]
             labels += [label] * (len(rows) - len(labels))

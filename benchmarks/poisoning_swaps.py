@@ -1,13 +1,13 @@
-"""The smallest number of members to swap for poisoned twins, so that an election changes: exact, input by input.
+"""The smallest number of members to swap for poisoned twins so that an election changes: exact, for each input.
 
-A twin is a member that was really retrained on a poisoned part. Members are independent, so one ensemble of twins gives
-an attacker every mixture of clean and poisoned members. The prediction w of a run-off changes exactly if
+A twin is a member that was retrained on a poisoned bucket. Members are independent, so one ensemble of twins gives an
+attacker every mixture of clean and poisoned members. The prediction w of a run-off changes if and only if
 
-- some class c ends above every class except perhaps w in round 1, and above w in round 2, or
-- two classes end above w in round 1;
+- some class c is above every class except perhaps w in round 1, and above w in round 2, or
+- two classes are above w in round 1;
 
-that of a plurality exactly if some class ends above w. Each is a goal: some sums over members must reach a number.
-Nothing of this shares code with the certificates.
+that of a plurality if and only if some class is above w. Each is a goal: sums over members must reach given numbers.
+This shares no code with the certificates.
 """
 
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ class Swap:
         return len(self.members)
 
     def apply(self, ballots, twins, size=None):
-        """The ballots of the input after the first `size` swaps, or all of them."""
+        """Return the ballots of the input after the first `size` swaps, or all of them."""
         after = ballots.copy()
         after[self.members[:size]] = twins[self.members[:size], self.twins[:size]]
         return after
 
 
 def winner(ballots, election):
-    """Who is elected, by the definition; ties go to the lower class index."""
+    """Return the winner, by the definition of the election; ties go to the lower class index."""
     votes = np.bincount(ballots.argmax(1), minlength=ballots.shape[1])
     order = np.lexsort((np.arange(len(votes)), -votes))
     if election == "plurality":
@@ -63,11 +63,11 @@ class Goals:
         self.margin, self.turned = above.sum(0), np.moveaxis(above_after - above[:, None], 2, 0)
 
     def passes(self, c, u):
-        """Class c gets above class u in round 1."""
+        """Return the row for class c to be above class u in round 1."""
         return int(u < c) - int(self.votes[c] - self.votes[u]), self.moved[c] - self.moved[u]
 
     def beats(self, c):
-        """Class c gets above the prediction in round 2."""
+        """Return the row for class c to be above the prediction in round 2."""
         return int(self.w < c) - int(self.margin[c]), self.turned[c]
 
     def __iter__(self):
@@ -81,7 +81,7 @@ class Goals:
 
 
 def smallest(ballots, twins, election):
-    """The smallest `Swap` that changes the prediction, or None if all twins together cannot.
+    """Return the smallest `Swap` that changes the prediction, or None if none does.
 
     `ballots` is (members, classes), `twins` (members, twins, classes): a higher number is a better rank.
     """
@@ -91,22 +91,22 @@ def smallest(ballots, twins, election):
     for bound, rows in goals:
         if bound >= size:
             break
-        found = greedy(rows, size - 1)
-        if found is not None:
-            best, size = found, len(found[0])
+        choice = greedy(rows, size - 1)
+        if choice is not None:
+            best, size = choice, len(choice[0])
     exact = True
     for bound, rows in goals:
         if bound >= size:
             break
-        found, proven = programme(rows, size - 1)
+        choice, proven = programme(rows, size - 1)
         exact &= proven
-        if found is not None:
-            best, size = found, len(found[0])
+        if choice is not None:
+            best, size = choice, len(choice[0])
     return None if best is None else Swap(np.array(best[0]), np.array(best[1]), exact)
 
 
 def at_least(rows):
-    """A lower bound on the swaps that all rows need, from each row and from sums of rows; None if out of reach."""
+    """Return a lower bound on the swaps that a goal needs, from its rows and their sums; None if it is unreachable."""
     unmet = [row for row in rows if row[0] > 0]
     sums = [(a[0] + b[0], a[1] + b[1]) for a, b in combinations(unmet, 2)]
     if len(unmet) > 2:
@@ -121,7 +121,7 @@ def at_least(rows):
 
 
 def greedy(rows, limit):
-    """Swap what reduces the shortfall most until it is 0; return None if `limit` swaps do not suffice."""
+    """Return the swaps that reduce the shortfall most, until it is 0, or None if `limit` swaps do not suffice."""
     short = np.array([row[0] for row in rows])
     gains = np.stack([row[1] for row in rows]).astype(np.int64)
     n_twins, members, twins = gains.shape[2], [], []
@@ -140,7 +140,7 @@ def greedy(rows, limit):
 
 
 def programme(rows, limit):
-    """At most `limit` swaps by integer programming, and whether the answer is proven."""
+    """Return at most `limit` swaps by integer programming, and whether the result is proven."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 

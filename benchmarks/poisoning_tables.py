@@ -1,4 +1,4 @@
-"""What the poisoning experiments found: counted, as tables and as a CSV file."""
+"""The results of the poisoning experiments, as tables and as a CSV file."""
 
 import csv
 from collections import Counter, defaultdict
@@ -10,12 +10,12 @@ HEAD = ("dataset", "members", "election", "attack", "radius", "needed", "edits",
 
 
 class Findings:
-    """For each attack and input: the radius, the buckets that were needed, and the edits that took."""
+    """The radius, the buckets needed to change the prediction and the edits in them, for each attack and input."""
 
     def __init__(self):
         self.rows = defaultdict(list)
         self.broken = Counter()  # predictions changed within the radius
-        self.unproven = 0  # swaps that integer programming had no time to prove the smallest
+        self.unproven = 0  # swaps that integer programming could not prove minimal in time
 
     def add(self, key, radius, needed, edits):
         """Add one row: `key` is (dataset, members, election, attack); `needed` is None if no number sufficed."""
@@ -23,38 +23,38 @@ class Findings:
         self.broken[key] += needed is not None and needed <= radius
 
     def write(self, path):
-        """One row for each attack, radius and number of buckets, with the median number of edits."""
+        """Write one row for each attack, radius and number of buckets, with the median number of edits."""
         with Path(path).open("w", newline="") as file:
             out = csv.writer(file, lineterminator="\n")
             out.writerow(HEAD)
-            for key, found in self.rows.items():
+            for key, rows in self.rows.items():
                 groups = defaultdict(list)
-                for radius, needed, edits in found:
+                for radius, needed, edits in rows:
                     groups[radius, -1 if needed is None else needed].append(edits)
                 for (radius, needed), edits in sorted(groups.items()):
                     total = "" if needed < 0 else f"{np.median(edits):g}"
                     out.writerow([*key, radius, "" if needed < 0 else needed, total, len(edits)])
 
     def table(self):
-        """One row for each attack, as Markdown."""
+        """Return a Markdown table with one row for each attack."""
         lines = [
             "| members | election | attack | predictions | changed within the radius | flipped at all "
             "| with radius + 1 buckets | of those flipped: buckets beyond radius + 1, median, 90 %, most "
             "| median radius + 1 | median buckets | median edits |",
             "| --- " * 11 + "|",
         ]
-        for key, found in self.rows.items():
-            lines.append("| " + " | ".join([*key[1:], *self._told(found, self.broken[key])]) + " |")
+        for key, rows in self.rows.items():
+            lines.append("| " + " | ".join([*key[1:], *self._cells(rows, self.broken[key])]) + " |")
         return "\n".join(lines)
 
     @staticmethod
-    def _told(found, broken):
-        proven = np.array([radius + 1 for radius, _, _ in found])
-        needed = np.array([np.nan if n is None else n for _, n, _ in found])
-        edits = np.array([np.nan if n is None else e for _, n, e in found])
+    def _cells(rows, broken):
+        proven = np.array([radius + 1 for radius, _, _ in rows])
+        needed = np.array([np.nan if n is None else n for _, n, _ in rows])
+        edits = np.array([np.nan if n is None else e for _, n, e in rows])
         flipped = np.isfinite(needed)
         gap = (needed - proven)[flipped]
-        cells = [f"{len(found):,}", f"{broken}", f"{np.mean(flipped):.1%}", f"{np.mean(needed == proven):.1%}"]
+        cells = [f"{len(rows):,}", f"{broken}", f"{np.mean(flipped):.1%}", f"{np.mean(needed == proven):.1%}"]
         if not len(gap):
             return [*cells, "", "", "", ""]
         middle, high = np.quantile(gap, [0.5, 0.9], method="inverted_cdf")
@@ -68,7 +68,7 @@ class Findings:
 
 
 class Refits:
-    """End to end: edit the data, fit everything again, compare."""
+    """The results of end-to-end refits on edited data."""
 
     def __init__(self):
         self.rows = []

@@ -1,11 +1,11 @@
-"""Tables and the figure of docs/results.md, from the rows and ballots that `benchmarks.recipes` keeps.
+"""The tables and the figure of docs/results.md, from the rows and ballots that `benchmarks.recipes` stores.
 
 python -m benchmarks.results members DIRECTORY
 python -m benchmarks.results collect DIRECTORY --csv docs/results.csv
 python -m benchmarks.results figure --csv docs/results.csv --out docs/figures/results.svg
 
-`members` prints how the variants of a recipe compare, out of part. `collect` certifies the ballots of all ensembles by
-every election, writes a row for each number of edits, and prints the tables. `figure` draws the rows.
+`members` compares the variants of a recipe, out of part. `collect` certifies the ballots of all ensembles by every
+election, writes a row for each number of edits, and prints the tables. `figure` draws the rows.
 """
 
 import argparse
@@ -24,14 +24,14 @@ COLUMNS = (
     "command",
 )  # fmt: skip
 TITLES = {"cifar10": "CIFAR-10", "gtsrb": "GTSRB", "mnist": "MNIST"}
-EDITS = {  # the paper's, and how fine the curve between them is
+EDITS = {  # the paper's numbers of edits, and the step of the curve between them
     ("cifar10", 50): ((5, 10, 15, 18, 20), 1),
     ("cifar10", 250): ((10, 20, 40, 50, 60), 5),
     ("gtsrb", 50): ((5, 10, 15, 20, 22), 1),
     ("gtsrb", 100): ((5, 15, 20, 25, 30), 2),
     ("mnist", 1200): ((100, 200, 300, 400, 500), 25),
 }
-UNEXPLAINED = ("cifar10", 50, "DPA*", 32)  # rows of the paper that stand out by 20 points from those beside them
+UNEXPLAINED = ("cifar10", 50, "DPA*", 32)  # rows of the paper that differ by 20 points from comparable ones
 FILES = {"cifar10": "cifar10.npz", "gtsrb": "gtsrb48.npz --classes 43 --name gtsrb", "mnist": "mnist.npz"}
 
 
@@ -41,7 +41,7 @@ def stored(directory, what):
 
 
 def ballots(directory, name, part):
-    """All pieces of an ensemble's ballots, with labels and, for training images, buckets."""
+    """Return an ensemble's ballots, with labels and, for training images, buckets."""
     paths = sorted(directory.glob(f"{name}-{part}*.npz"), key=lambda path: int(path.stem.rpartition(part)[2]))
     pieces = [np.load(path, allow_pickle=False) for path in paths]
     starts = np.cumsum([0, *(len(piece["y"]) for piece in pieces)])[:-1]
@@ -51,7 +51,7 @@ def ballots(directory, name, part):
 
 
 def paper_best(dataset, k, edits):
-    """The best number of any row of the paper, at any cost."""
+    """Return the best number of any row of the paper, at any training cost."""
     rows = [r for r in tables.rows(dataset=dataset, k=k) if (r.dataset, r.k, r.base, r.d) != UNEXPLAINED]
     return max(r.percent[edits] for r in rows if edits in r.percent)
 
@@ -74,7 +74,7 @@ def described(row, election, edits, certified, clean):
 
 
 def reproduced(path):
-    """Rows of the paper's recipe, trained here."""
+    """Yield the rows of the paper's recipe as reproduced by runoff."""
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if row["table"] == "T3" and row["d"] == "1":
@@ -87,16 +87,16 @@ def reproduced(path):
 
 
 def collect(given):
-    old = list(reproduced(given.reproduction))
+    paper_rows = list(reproduced(given.reproduction))
     rows = []
     for row in stored(given.directory, "ensemble"):
         dataset, k = row["dataset"], row["k"]
         budgets, step = EDITS[dataset, k]
         edits = np.unique([*budgets, *range(0, k // 2 + 1, step)])
         test, part = (ballots(given.directory, row["ballots"], name) for name in ("test", "part"))
-        seen, unseen = np.mean(row["test"]), np.mean(row["out_of_part"])
+        on_test, out_of_part = np.mean(row["test"]), np.mean(row["out_of_part"])
         print(f"\n{TITLES[dataset]}, k = {k}, {row['variant']}: {row['seconds']:.1f} s")
-        print(f"members right on {unseen:.2f} % out of part, {seen:.2f} % of the test images")
+        print(f"accuracy of members: {out_of_part:.2f} % out of part, {on_test:.2f} % on the test images")
         if "inference_seconds" in row:
             print(f"{row['inference_inputs']} inputs scored in {row['inference_seconds']:.2f} s")
         head = ["edits", "0", *map(str, budgets)]
@@ -106,37 +106,41 @@ def collect(given):
             certified = 100 * runoff.certified_accuracy(certificates, test["y"], edits)
             at = dict(zip(edits.tolist(), certified.tolist(), strict=True))
             rows += [described(row, election, n, value, at[0]) for n, value in at.items()]
-            told(f"{election}, test", [at[n] for n in (0, *budgets)])
+            print_row(f"{election}, test", [at[n] for n in (0, *budgets)])
             estimate = runoff.out_of_part(part["ballots"], part["y"], part["buckets"], [0, *budgets], election=election)
-            told(f"{election}, out of part", 100 * estimate.certified)
-        ours = {(r["election"], r["edits"]): r for r in old if (r["dataset"], r["k"]) == (dataset, str(k))}
-        mine = [float(ours["runoff", str(n)]["certified"]) for n in budgets]
-        told("runoff, paper's recipe, test", [float(ours["runoff", str(budgets[0])]["clean"]), *mine])
-        told("paper, best row", [None, *(paper_best(dataset, k, n) for n in budgets)])
+            print_row(f"{election}, out of part", 100 * estimate.certified)
+        reproduction = {
+            int(r["edits"]): r
+            for r in paper_rows
+            if (r["dataset"], r["k"], r["election"]) == (dataset, str(k), "runoff")
+        }
+        certified = [float(reproduction[n]["certified"]) for n in budgets]
+        print_row("runoff, paper's recipe, test", [float(reproduction[budgets[0]]["clean"]), *certified])
+        print_row("paper, best row", [None, *(paper_best(dataset, k, n) for n in budgets)])
     with given.csv.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows([*rows, *old])
+        writer.writerows([*rows, *paper_rows])
 
 
-def told(name, values):
+def print_row(name, values):
     print(f"| {name} | {' | '.join('' if value is None else f'{value:.2f}' for value in values)} |")
 
 
 def members(given):
-    """Means and standard errors, and the difference from the first variant of the same setting, member by member."""
+    """Print means and standard errors, and the paired differences from the first variant of the same setting."""
     first = {}
-    print("| k | variant | right, % | difference from the first | seconds |\n| --- | --- | --- | --- | --- |")
+    print("| k | variant | accuracy, % | difference from the first | seconds |\n| --- | --- | --- | --- | --- |")
     for row in stored(given.directory, "members"):
         if row["dataset"] not in TITLES:
             continue
-        shift, right = row["scored_with_shift"], np.array(row["out_of_part"])
+        shift, accuracy = row["scored_with_shift"], np.array(row["out_of_part"])
         name = row["variant"] + ("" if shift is None else f", test_shift={shift}")
-        less = right - first.setdefault((row["dataset"], row["k"]), right)
-        errors = [np.std(values, ddof=1) / len(values) ** 0.5 for values in (right, less)]
+        gain = accuracy - first.setdefault((row["dataset"], row["k"]), accuracy)
+        errors = [np.std(values, ddof=1) / len(values) ** 0.5 for values in (accuracy, gain)]
         print(
-            f"| {TITLES[row['dataset']]}, {row['k']} | {name} | {right.mean():.2f} +- {errors[0]:.2f} | "
-            f"{less.mean():+.2f} +- {errors[1]:.2f} | {row['seconds']:.1f} |"
+            f"| {TITLES[row['dataset']]}, {row['k']} | {name} | {accuracy.mean():.2f} +- {errors[0]:.2f} | "
+            f"{gain.mean():+.2f} +- {errors[1]:.2f} | {row['seconds']:.1f} |"
         )
 
 

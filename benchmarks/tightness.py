@@ -1,10 +1,9 @@
-"""How often and by how much the tight bound exceeds the paper's, and how far it can still be from the truth.
+"""How often and by how much the tight bound exceeds the paper's, and how many tight radii are exact.
 
     python -m benchmarks.tightness [--attacks N] [--scores S.npy --spread P.npy [--labels Y.npy]]
 
 Without --scores: ensembles of ridge classifiers on the digits dataset, with one bucket per member and with spreads,
-and a synthetic ensemble the size of the paper's CIFAR-10 setting. The attacks found on N inputs tell how many radii
-are exact.
+and a synthetic ensemble of the size of the paper's CIFAR-10 setting. Attacks on N inputs show how many radii are exact.
 """
 
 import argparse
@@ -19,7 +18,7 @@ from runoff.cli import demo
 
 def report(name, scores, spread, labels, n_attacks):
     rng = np.random.default_rng(0)
-    looked_at = rng.choice(len(scores), min(n_attacks, len(scores)), replace=False)
+    chosen = rng.choice(len(scores), min(n_attacks, len(scores)), replace=False)
     for election in ("plurality", "runoff"):
         paper = runoff.certify(scores, election=election, spread=spread, bound="paper")
         start = time.perf_counter()
@@ -27,10 +26,10 @@ def report(name, scores, spread, labels, n_attacks):
         spent = time.perf_counter() - start
         gain = tight.radius - paper.radius
         assert (gain >= 0).all()
-        slack = np.array([len(tight.attack(int(i))) - 1 - tight.radius[i] for i in looked_at])
+        slack = np.array([len(tight.attack(int(i))) - 1 - tight.radius[i] for i in chosen])
         print(
             f"{name}, {election}: tight above paper on {np.mean(gain > 0):.2%} of {len(scores):,} inputs, by at most "
-            f"{gain.max()}; of {len(looked_at)} radii the attacks found show {np.mean(slack == 0):.1%} exact"
+            f"{gain.max()}; of {len(chosen)} radii the attacks found show {np.mean(slack == 0):.1%} exact"
             f", the rest off by at most {slack.max()}; {spent:.2f} s"
         )
         if labels is not None:

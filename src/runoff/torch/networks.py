@@ -71,7 +71,7 @@ class Block(nn.Module):
 
     @property
     def _as_built(self) -> bool:
-        """Whether nobody has replaced the convolution by one of another kind."""
+        """Whether the convolution is still of the kind that `__init__` creates."""
         conv, size = self.convolution, self.convolution.kernel_size[0]
         same_size = conv.kernel_size == (size, size) and conv.padding == (size // 2, size // 2)
         plain = conv.stride == conv.dilation == (1, 1) and conv.groups == 1 and conv.padding_mode == "zeros"
