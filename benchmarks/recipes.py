@@ -1,4 +1,4 @@
-"""Compare recipes and first weights out of part: on training images that a member was not trained on.
+"""Which recipe, which first weights? Judged out of part: on training images that a member has not seen.
 
 python -m benchmarks.recipes members DATA --k 250 --members 16 paper strong strong:weights=procedural,epochs=600
 python -m benchmarks.recipes ensemble DATA --k 50 --out DIRECTORY strong:weights=procedural
@@ -7,18 +7,11 @@ python -m benchmarks.recipes queue FILE --out DIRECTORY
 
 DATA is a name or a .npz file. A variant is the name of a recipe and what is changed in it; `network`, `weights` and
 `seeds` (networks per member, whose scores are averaged) are changed in the same way. `members` trains the first few
-<<<<<<< HEAD
 members of each variant and prints how often they are right; the test images are not scored. `ensemble` trains all
 members of one variant and keeps their ballots for the test images and for training images, with a row about the run:
 `benchmarks.results` makes tables of them. `inference` times networks that are not trained. `queue` takes its commands,
 one per line, from a file that may grow while it is read, and stops at a line `end`; with `--wait` it waits for datasets
 that do not exist yet. Every result is written as soon as it is known.
-=======
-members of each variant and prints their accuracy; the test images are not scored. `ensemble` trains all members of one
-variant and stores their ballots for the test images and for training images, with a row that describes the run:
-`benchmarks.results` makes tables of them. `queue` reads commands, one per line, from a file that may grow meanwhile,
-waits for a dataset that does not exist yet, and stops at a line `end`. Every result is written immediately.
->>>>>>> eng3
 """
 
 import argparse
@@ -38,20 +31,15 @@ import torch
 from runoff import datasets, hashing
 from runoff.partition import Partition
 from runoff.samples import Dense
-<<<<<<< HEAD
 from runoff.torch import RECIPES, Trainer, starting
 from runoff.torch.pipeline import class_shares, member_scores, network_jobs
-=======
-from runoff.torch import RECIPES, Job, Trainer, starting
-from runoff.torch.pipeline import class_shares, member_scores
->>>>>>> eng3
 
-PIECE = 22_000_000  # bytes of ballots per file, before compression
-LOADED = {}  # datasets by name or path
+PIECE = 22_000_000  # bytes of ballots in one file, before compression
+LOADED = {}  # datasets by what they were asked for
 
 
 def variant(text):
-    """Return the recipe, the network, the first weights and the networks per member of NAME:field=value,..."""
+    """A recipe, a network, first weights and networks per member, from NAME:field=value,..."""
     name, _, changes = text.partition(":")
     changed = dict(change.split("=", 1) for change in changes.split(",") if change)
     weights, network, seeds = (
@@ -62,7 +50,7 @@ def variant(text):
 
 
 def parts(data, k, hash_):
-    """Return all samples, the rows of each member as in `runoff train`, and the buckets of all samples."""
+    """Each member's samples as `runoff train` gives them, and the buckets of all samples."""
     x = data.x_train if data.x_train.ndim == 4 else data.x_train[..., None]
     partition = Partition.make(k, 1, 0, hashing.derived_key(0), hash_)
     digests = partition.digests(Dense(x))
@@ -71,39 +59,34 @@ def parts(data, k, hash_):
 
 
 def trained(text, members, data, x, rows, inputs, given):
-    """Yield each member with its scores for the inputs and the states of its networks, as they finish."""
+    """Each member's scores for some inputs, as soon as they are known, and the states of its networks."""
     recipe, network, weights, n_seeds = variant(text)
     trainer = Trainer(starting.start(network, weights), recipe, x.shape[1:], len(data.classes), device=given.device)
     jobs = network_jobs(x, data.y_train, rows, members, given.seed, n_seeds)
     waiting = {m: {} for m in members}
     for done in trainer.train(jobs, inputs):
-        finished = waiting[done.member]
-        finished[done.seed] = done
-        if len(finished) == n_seeds:
-            scores = [finished[s].scores for s in range(n_seeds) if finished[s].refused is None]
-            states = [network.state for network in finished.values()]
-            yield done.member, combined(scores, done.member, data, rows, len(inputs)), states
+        own = waiting[done.member]
+        own[done.seed] = done
+        if len(own) == n_seeds:
+            scores = [own[s].scores for s in range(n_seeds) if own[s].refused is None]
+            yield done.member, combined(scores, done.member, data, rows, len(inputs)), [own[s].state for s in own]
 
 
 def combined(scores, member, data, rows, n_inputs):
-<<<<<<< HEAD
     """The mean over a member's networks; the shares of its classes where there is none."""
-=======
-    """Return a member's scores: the mean over its networks, or its class shares if it has none."""
->>>>>>> eng3
     return member_scores(scores, class_shares(data.y_train[rows[member]], len(data.classes)), n_inputs)
 
 
 def rescored(text, states, data, x, rows, inputs, shift, given):
-    """Return the scores of trained members by another `test_shift`."""
+    """The scores of trained members with another number of views."""
     recipe, network, weights, _ = variant(text)
     recipe = dataclasses.replace(recipe, test_shift=shift)
     trainer = Trainer(starting.start(network, weights), recipe, x.shape[1:], len(data.classes), device=given.device)
-    named = [((m, seed), state) for m, networks in states.items() for seed, state in enumerate(networks)]
+    named = [((m, seed), state) for m, own in states.items() for seed, state in enumerate(own)]
     scores = {}
     for (m, _), values in trainer.score(named, inputs):
         scores.setdefault(m, []).append(values.copy())
-    return {m: combined(parts, m, data, rows, len(inputs)) for m, parts in scores.items()}
+    return {m: combined(own, m, data, rows, len(inputs)) for m, own in scores.items()}
 
 
 def judge_members(data, given):
@@ -111,34 +94,23 @@ def judge_members(data, given):
     y, held_out = data.y_train, np.flatnonzero(buckets >= given.members)[: given.samples]
     members = range(given.members)
     for text in given.variants:
-<<<<<<< HEAD
         started, states = time.perf_counter(), {}
         scores = {m: combined([], m, data, rows, len(held_out)) for m in members}
         for m, own, networks in trained(text, members, data, x, rows, x[held_out], given):
             scores[m], states[m] = own, networks
-=======
-        started, scores, states = time.perf_counter(), {}, {}
-        for m, values, networks in trained(text, members, data, x, rows, x[held_out], given):
-            scores[m], states[m] = values, networks
->>>>>>> eng3
         seconds = time.perf_counter() - started
         shifts = [int(shift) for shift in given.shifts.split(",") if shift]
         views = {None: scores, **{s: rescored(text, states, data, x, rows, x[held_out], s, given) for s in shifts}}
         for shift, values in views.items():
-<<<<<<< HEAD
             right = [100 * float(np.mean(values.get(m, scores[m]).argmax(1) == y[held_out])) for m in members]
             error = np.std(right, ddof=1) / len(right) ** 0.5
-=======
-            accuracy = [100 * float(np.mean(values[m].argmax(1) == y[held_out])) for m in members]
-            error = np.std(accuracy, ddof=1) / len(accuracy) ** 0.5
->>>>>>> eng3
             name = text if shift is None else f"{text}, scored with test_shift={shift}"
             print(
-                f"k = {given.k}, {name}: {len(accuracy)} members, accuracy {np.mean(accuracy):.2f} +- {error:.2f} % on "
+                f"k = {given.k}, {name}: {len(right)} members right on {np.mean(right):.2f} +- {error:.2f} % of "
                 f"{len(held_out)} training images of other parts ({seconds:.1f} s)",
                 flush=True,
             )
-            record(given, {**about(data, given, text, seconds), "scored_with_shift": shift, "out_of_part": accuracy})
+            record(given, {**about(data, given, text, seconds), "scored_with_shift": shift, "out_of_part": right})
 
 
 def judge_ensemble(data, given):
@@ -148,17 +120,11 @@ def judge_ensemble(data, given):
     pick = np.sort(np.random.default_rng(0).choice(len(x), min(given.samples, len(x)), replace=False))
     inputs = np.concatenate([test, x[pick]])
     started, states = time.perf_counter(), {}
-<<<<<<< HEAD
     scores = np.empty((len(inputs), given.k, len(data.classes)), np.float32)
     for m in range(given.k):  # those of members without two classes stay so
         scores[:, m] = combined([], m, data, rows, len(inputs))
     for m, own, networks in trained(text, range(given.k), data, x, rows, inputs, given):
         scores[:, m], states[m] = own, networks
-=======
-    scores = np.zeros((len(inputs), given.k, len(data.classes)), np.float32)
-    for m, values, networks in trained(text, range(given.k), data, x, rows, inputs, given):
-        scores[:, m], states[m] = values, networks
->>>>>>> eng3
     seconds = time.perf_counter() - started
     print(
         f"k = {given.k}, {text}: {given.k} members trained and {len(inputs)} inputs scored in {seconds:.1f} s",
@@ -171,11 +137,11 @@ def judge_ensemble(data, given):
         rescored(text, states, data, x, rows, test[: given.time], recipe.test_shift, given)
         row |= {"inference_inputs": given.time, "inference_seconds": time.perf_counter() - started}
     unseen = buckets[pick][:, None] != np.arange(given.k)
-    correct = scores.argmax(2) == np.concatenate([data.y_test, y[pick]])[:, None]
-    on_training = correct[len(test) :]
+    right = scores.argmax(2) == np.concatenate([data.y_test, y[pick]])[:, None]
+    ours = right[len(test) :]
     row |= {
-        "out_of_part": [100 * float(on_training[unseen[:, m], m].mean()) for m in range(given.k)],
-        "test": [100 * float(value) for value in correct[: len(test)].mean(0)],
+        "out_of_part": [100 * float(ours[unseen[:, m], m].mean()) for m in range(given.k)],
+        "test": [100 * float(value) for value in right[: len(test)].mean(0)],
     }
     finishing.submit(keep, given, row, scores, len(test), y[pick], data.y_test, buckets[pick])
 
@@ -200,7 +166,7 @@ def judge_inference(data, given):
 
 
 def keep(given, row, scores, n_test, y, y_test, buckets):
-    """Write an ensemble's ballots, in files of limited size, and then its row."""
+    """Write an ensemble's ballots, in files small enough to travel, and then its row."""
     try:
         name = f"{row['dataset']}-k{row['k']}-{int(time.time())}"
         for part, values, extra in (
@@ -219,7 +185,7 @@ def keep(given, row, scores, n_test, y, y_test, buckets):
 
 
 def ranked(scores):
-    """Return the ballots of `runoff.rank`, one byte per class."""
+    """The ballots that `runoff.rank` gives, one byte per class."""
     order = np.argsort(scores[..., ::-1], axis=-1, kind="stable")
     points = np.empty(scores.shape, np.uint8)
     np.put_along_axis(points, order, np.arange(scores.shape[2], dtype=np.uint8), axis=-1)
@@ -227,9 +193,9 @@ def ranked(scores):
 
 
 def write(path, **arrays):
-    partial = path.with_suffix(".half.npz")
-    np.savez_compressed(partial, **arrays)
-    partial.rename(path)
+    half = path.with_suffix(".half.npz")
+    np.savez_compressed(half, **arrays)
+    half.rename(path)
 
 
 def about(data, given, text, seconds):
@@ -262,7 +228,7 @@ def run(given):
 
 
 def run_queue(given):
-    """Run commands as they are added to a file; a failure is reported, and the next command starts."""
+    """Run commands as they are added to a file. One that fails is reported, and the next one starts."""
     done = 0
     while True:
         lines = [line for line in Path(given.data).read_text().split("\n")[:-1] if line.strip()]
@@ -285,7 +251,6 @@ def run_queue(given):
 
 
 def parser():
-<<<<<<< HEAD
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     found.add_argument("what", choices=["members", "ensemble", "inference", "queue"])
     found.add_argument("data", help="a dataset; for a queue, the file of commands")
@@ -303,25 +268,6 @@ def parser():
     found.add_argument("--device")
     found.add_argument("--out", type=Path, help="a directory for rows and ballots")
     return found
-=======
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("what", choices=["members", "ensemble", "queue"])
-    options.add_argument("data", help="a dataset; for a queue, the file of commands")
-    options.add_argument("variants", nargs="*")
-    options.add_argument("--k", type=int, default=250)
-    options.add_argument("--members", type=int, default=16)
-    options.add_argument("--samples", type=int, default=8000, help="training images to evaluate on")
-    options.add_argument("--shifts", default="", help="score members again with these values of test_shift")
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--classes", type=int, default=10)
-    options.add_argument("--name", help="the name of the dataset in rows")
-    options.add_argument("--hash", choices=["content", "pixel-sum"], default="content")
-    options.add_argument("--time", type=int, default=0, help="score this many inputs again, to time it")
-    options.add_argument("--wait", action="store_true", help="in a queue, wait for datasets that do not exist yet")
-    options.add_argument("--device")
-    options.add_argument("--out", type=Path, help="a directory for rows and ballots")
-    return options
->>>>>>> eng3
 
 
 finishing = ThreadPoolExecutor(1)
