@@ -1,12 +1,13 @@
 """What may be certified, and the sentence that answers what may not."""
 
+import mmap
 import re
 
 import numpy as np
 import pytest
 
 import runoff
-from runoff import ballots, spreads
+from runoff import ballots, scores, spreads
 from runoff._io.files import open_array
 from runoff.scores import _mapped
 from test_relations import same
@@ -220,7 +221,52 @@ def test_what_kernels_are_given_of_each_type(dtype, read_as):
     given = ballots.readable(SCORES.astype(dtype))
     assert given.dtype == np.dtype(read_as)
     assert given.flags.c_contiguous
+    if np.dtype(dtype).newbyteorder("=").name in ballots.READ_AS:
+        np.testing.assert_array_equal(given, SCORES.astype(dtype))
     np.testing.assert_array_equal(runoff.rank(given), runoff.rank(SCORES.astype(dtype)))
+
+
+def test_scores_that_are_not_finite_are_named_by_their_input():
+    block = np.zeros((2, 3, 4), np.longdouble)
+    block[1, 2, 3] = np.inf
+    for more, name in (((), "input 1, member 2, class 3"), ((5,), "input 6, member 2, class 3")):
+        with pytest.raises(ValueError, match=f"scores must be finite, got inf for {name}"):
+            ballots.readable(block, *more)
+
+
+def test_scores_of_an_ensemble_are_an_array_and_can_be_cut():
+    values, spread = np.arange(24.0).reshape(4, 3, 2), np.array([[0], [1], [2]])
+    given = scores.Scores(values, spread, "a fingerprint", classes_fixed=False)
+    assert len(given) == 4
+    assert np.asarray(given) is values
+    copied = np.array(given, copy=True)
+    np.testing.assert_array_equal(copied, values)
+    assert not np.shares_memory(copied, values)
+    assert np.asarray(given, dtype=np.float32).dtype == np.float32
+    for inputs, rows in ((2, [2]), (slice(1, 3), [1, 2]), ([3, 0], [3, 0])):
+        some = given[inputs]
+        np.testing.assert_array_equal(some.values, values[rows])
+        assert (some.spread is spread, some.fingerprint, some.classes_fixed) == (True, "a fingerprint", False)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "limit", "sizes"),
+    [("u1", 120, [5, 5, 1]), ("f8", 120, [2, 2, 2, 2, 2, 1]), ("f8", 1, [1] * 11), ("u1", 10**6, [11])],
+)
+def test_blocks_are_as_large_as_their_scores_may_get(monkeypatch, dtype, limit, sizes):
+    """At least 4 bytes for each of 6 scores, and at least one input; the pages of a file are dropped block by block."""
+
+    class Pages(list):
+        madvise = list.append
+
+    dropped = Pages()
+    monkeypatch.setattr(scores, "BLOCK_BYTES", limit)
+    monkeypatch.setattr(scores, "_mapped", lambda _: dropped)
+    given = np.arange(66).astype(dtype).reshape(11, 2, 3)
+    cut = list(scores.blocks_of(given))
+    assert [len(block) for block in cut] == sizes
+    assert dropped == [mmap.MADV_DONTNEED] * len(sizes)
+    np.testing.assert_array_equal(np.concatenate(cut), given)
 
 
 def test_ballots_go_where_they_are_told_to():

@@ -4,6 +4,7 @@ The process ends at a chosen call of the file system: a file opened for writing,
 made. A file that is killed while it is synced loses its second half first, as on a machine that loses power.
 """
 
+import json
 import os
 import shutil
 import sys
@@ -70,10 +71,17 @@ def run(scale: float, seed: int, jobs: int) -> Tally:  # noqa: ARG001
     folder = Path(tempfile.mkdtemp(prefix="torture-")).resolve()
     try:
         shop = Workshop(folder)
+        twice = shop.copy(folder / "twice")
+        assert ended(forked(shop.update(twice))) == 0, "a tiny run could not be updated"
+
+        def updated(out: Path) -> Path:
+            return Path(shutil.copytree(twice, out))
+
         commands: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
             "train": (lambda _: None, shop.train),
             "train, two seeds": (shop.copy, lambda out: shop.train(out, "--n-seeds", 2)),
             "update": (shop.copy, shop.update),
+            "update, again": (updated, lambda out: shop.update(out, add="more.npz", remove="new.npz")),
             "certify": (shop.copy, shop.certify),
             "save": (lambda _: None, saved),
         }
@@ -149,11 +157,12 @@ def _readable(out: Path, before: dict[str, str], after: dict[str, str]) -> str |
         return None if "\n" not in str(error) else f"{error}"
     import hashlib
 
+    known = json.loads(before["manifest"])[0]["edits"] if "manifest" in before else []
     for n in seeds:
         digest = hashlib.sha256((out / f"ballots-{n}.npy").read_bytes()).hexdigest()
         if digest not in (before.get(f"ballots-{n}.npy"), after.get(f"ballots-{n}.npy")):
             return f"ballots of {n} seeds that no finished command has ({len(arrays)} arrays)"
-        edited = bool(run.manifest["edits"])
+        edited = run.manifest["edits"] != known
         if edited and digest != after.get(f"ballots-{n}.npy"):
             return "ballots of the samples before the edits, in a run that has the edits"
     return None

@@ -91,6 +91,7 @@ class Workshop:
         np.savez(folder / "own.npz", x_train=x[:24], y_train=y[:24], x_test=x[24:], y_test=y[24:])
         np.savez(folder / "bad.npz", x=x[:2], y=y[:2])
         np.savez(folder / "new.npz", x=x[24:26], y=y[24:26])
+        np.savez(folder / "more.npz", x=x[26:28], y=y[26:28])
         self.trained = folder / "trained"
         train = self.train(self.trained)
         assert ended(forked(train)) == 0, "a tiny run could not be trained"
@@ -101,9 +102,11 @@ class Workshop:
             "train", self.folder / "own.npz", "--classes", 3, "--k", 3, *SMALL, "--out", out, *more, told=told
         )
 
-    def update(self, out: Path, told: Path | None = None, add: str = "new.npz") -> Callable[[], int]:
+    def update(
+        self, out: Path, told: Path | None = None, add: str = "new.npz", remove: str = "bad.npz"
+    ) -> Callable[[], int]:
         """`runoff update` that removes two samples and adds two."""
-        edits = ("--remove", self.folder / "bad.npz", "--add", self.folder / add)
+        edits = ("--remove", self.folder / remove, "--add", self.folder / add)
         return command("update", out, *edits, "--device", "cpu", "--in-flight", 1, "--json", told=told)
 
     def certify(self, out: Path, told: Path | None = None) -> Callable[[], int]:
