@@ -282,7 +282,7 @@ def test_a_full_disk_keeps_the_part(server, tmp_path, monkeypatch):
 
 
 def test_fetching_what_cannot_be_fetched():
-    assert "comes with scikit-learn: there is nothing to fetch" in run("fetch", "digits").stdout
+    assert "comes with scikit-learn: nothing to download" in run("fetch", "digits").stdout
     result = run("fetch", "imagenet")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "must be one of digits, mnist, cifar10, gtsrb, got 'imagenet'" in result.stderr
