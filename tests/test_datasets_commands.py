@@ -70,7 +70,7 @@ def test_a_data_directory_that_is_not_there(tmp_path):
     assert [row["found"] for row in json.loads(run("list", "--json", "--data-dir", nowhere).stdout)][1:] == [None] * 3
     result = run("check", "--data-dir", nowhere)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"Error: {nowhere} does not exist: give the folder")
+    assert result.stderr == f"Error: {nowhere} does not exist: give the folder that holds the datasets\n"
     assert run("check", "digits", "--data-dir", nowhere).exit_code == 0
     for command in ("list", "check"):
         for odd in ("~nobody-at-all", "x" * 300):

@@ -429,7 +429,7 @@ def test_what_is_refused(plain, tmp_path):
         ((plain, "--budgets", "5;6", *out), 2, "expected non-negative numbers of edits"),
         ((plain, "--input", 60, "--use-seeds", 1, *figures), 2, "must be below 60"),
         ((plain, "--out", tmp_path / "table.csv" / "x.html"), 1, "cannot be written: File exists"),
-        (("--csv", table, *out), 2, "--csv requires --figures FOLDER and excludes runs and --out"),
+        (("--csv", table, *out), 2, "--csv requires --figures FOLDER and excludes runs"),
         (("--csv", table, *figures), 2, "method is missing"),
         (("--csv", tmp_path / "none.csv", *figures), 2, "cannot be read: No such file"),
     ):
@@ -526,7 +526,7 @@ def test_of_rows_beside_one_printed_row_the_nearest_d_is_drawn(tmp_path):
 def test_legends_with_long_names_have_one_column(tmp_path, monkeypatch):
     kept = []
     monkeypatch.setattr(figures, "save", lambda figure, *_: kept.append(figure))
-    for name in ("short", "a run with a long name, 3 networks per member"):
+    for name in ("short", "a run with a name that is very long indeed, 3 seeds"):
         curves = [figures.Curve(f"{name} {i}", "plurality", {0: 50.0, 1: 20.0 + i}, marks=(0, 1)) for i in range(6)]
         figures._draw_both(curves, tmp_path, "")
     two, one = kept

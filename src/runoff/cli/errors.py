@@ -86,4 +86,4 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Failure(f"{path} cannot be written: {error.strerror}; nothing was left there", FAILED) from error
+        raise Failure(f"{path} cannot be written: {error.strerror}; no partial file was left", FAILED) from error

@@ -208,7 +208,7 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(manifest["versions"].items()))),
     )
     return {
-        "name": (path.resolve().name or str(path)) + (f", {seeds} networks per member" if seeds > 1 else ""),
+        "name": (path.resolve().name or str(path)) + (f", {seeds} seeds" if seeds > 1 else ""),
         "ballots": ballots,
         "labels": np.asarray(run.labels()),
         "spread": run.spread(),

@@ -117,7 +117,7 @@ class Run:
     def open(cls, path: Path) -> Run:
         """Open an existing run."""
         if not (path / "manifest.json").exists():
-            raise RunError(f"{path} is not a run: it has no manifest.json; make one with `runoff train`")
+            raise RunError(f"{path} is not a run: it has no manifest.json; create a run with `runoff train`")
         manifest = read_manifest(path, KIND)
         for name, kind in KEYS.items():
             if not isinstance(manifest.get(name), kind):
