@@ -12,7 +12,7 @@ from tests.torture.workshop import Workshop, ended, forked, leftovers, state, wa
 MANY = 10  # of each pair
 BUSY = (
     "is in use by another",
-    "exists already",
+    "already exists: save to a new directory",
     "is not finished",
     "finish it first",
     "is not a training sample",
