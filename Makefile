@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test coverage test-fast test-browser test-slow lint types bench tightness torture mutants mutants-changed poisoning
+.PHONY: demo test test-docs coverage test-fast test-browser test-slow lint types bench tightness torture mutants mutants-changed poisoning
 .PHONY: lock locked sbom dist docs docs-serve clean help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test          lint, types and tests"
 	@echo "make test-fast     the inner loop: the tests that take seconds"
 	@echo "make coverage      which lines the tests run"
+	@echo "make test-docs     every code block of README and docs, run as printed"
 	@echo "make test-browser  the report in Chromium, on desktop and phone screens"
 	@echo "make test-slow     the exhaustive adversary on thousands more cases"
 	@echo "make bench         speed and memory, as ratios measured in one run"
@@ -53,7 +54,7 @@ types: $(READY)
 
 # The second run is without compilation, where numpy warns of integers that overflow.
 test: lint types
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --ignore=tests/test_docs.py
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -q --hypothesis-profile=fast $(UNCOMPILED)
 
 UNCOMPILED := tests/test_cover.py tests/test_adversary.py tests/test_reference.py
@@ -70,6 +71,10 @@ SLOW_TESTS := test_docs* test_torch* test_runs* test_reproduce* test_report* tes
 test-fast: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/pytest -n 2 -q --hypothesis-profile=fast $(foreach name,$(SLOW_TESTS),--ignore-glob='tests/$(name)')
+
+# Every code block of README and docs, run as printed.
+test-docs: $(READY)
+	$(BIN)/pytest -n 2 -q tests/test_docs.py
 
 test-browser: $(READY)
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || \

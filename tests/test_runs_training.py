@@ -31,7 +31,9 @@ def test_a_run_equals_the_classifier(trained_run):
     assert opened.manifest["partition"]["fingerprint"] == classifier.partition_.fingerprint
     assert opened.manifest["settings"]["fingerprint"] == data.fingerprint
     complete = {name for name in map(str, files(trained_run)) if name not in ("manifest.json", ".lock")}
-    assert set(opened.manifest["files"]) == complete
+    listed = set(opened.manifest["files"])
+    certified = {name for name in listed | complete if name.startswith("certificates/")}  # by other tests of this run
+    assert listed - certified == complete - certified
 
 
 def test_members_without_a_network_are_reported(tmp_path):
