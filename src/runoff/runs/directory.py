@@ -132,7 +132,8 @@ class Run:
         except StorageError:
             raise
         except Exception as error:
-            raise StorageError(f"{path} does not describe a run: {type(error).__name__}: {error}") from None
+            reason = " ".join(str(error).split())[:200]
+            raise StorageError(f"{path} does not describe a run: {type(error).__name__}: {reason}") from error
         if not fits:
             raise StorageError(f"{path} has a partition that does not match its fingerprint: it was altered")
         return run

@@ -90,7 +90,8 @@ def load_directory(path: Path, kind: Kind, assemble: Callable[[Path, dict[str, A
     except StorageError:
         raise
     except Exception as error:
-        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {error!s:.200}") from None
+        reason = " ".join(str(error).split())[:200]  # PyTorch's messages have several lines
+        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {reason}") from error
 
 
 def settings_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
