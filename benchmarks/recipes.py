@@ -73,7 +73,7 @@ def trained(text, members, data, x, rows, inputs, given):
 
 
 def combined(scores, member, data, rows, n_inputs):
-    """The mean over a member's networks; the shares of its classes where there is none."""
+    """Return a member's scores: the mean over its networks, or its class shares without any network."""
     return member_scores(scores, class_shares(data.y_train[rows[member]], len(data.classes)), n_inputs)
 
 

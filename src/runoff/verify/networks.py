@@ -65,7 +65,7 @@ def inputs_digest(images: NDArray[Any]) -> str:
 
 
 def mean_scores(scores: list[NDArray[Any]], shares: NDArray[np.float64] | None, n: int) -> NDArray[np.float32] | None:
-    """Return a member's scores: the mean over its networks, or its class shares if there is none or it is not finite.
+    """Return a member's scores: the mean over its networks, or its class shares without networks or a finite mean.
 
     None if class shares are needed and unknown.
     """
