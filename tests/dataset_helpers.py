@@ -20,6 +20,7 @@ PUBLIC = {  # the same wherever they are read from
     "mnist": "700bb9cae65b1249b05a6e455c3673b65cf9e1b0f2e63c7be78e78f12b6c704c",
     "cifar10": "1f6bdc69c1b99ab0de63801e492c9452d44c8a20a2393ec04b62445ee6839636",
     "gtsrb": "cfbd11f3857cd3281e9624c815baa3644061606b2ca7cccf1a0358761c2ab8c3",
+    "spamassassin": "2a3541d4f2892df6de37abc7c6d7770c225ea67fbe70be6da360a42c285fff97",
 }
 
 

@@ -285,7 +285,7 @@ def test_fetching_what_cannot_be_fetched():
     assert "comes with scikit-learn: nothing to download" in run("fetch", "digits").stdout
     result = run("fetch", "imagenet")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "must be one of digits, mnist, cifar10, gtsrb, got 'imagenet'" in result.stderr
+    assert "must be one of digits, mnist, cifar10, gtsrb, spamassassin, got 'imagenet'" in result.stderr
     for base in ("ftp://example.org", "file:///data", "data", "https://"):
         result = run("fetch", "mnist", "--url-base", base)
         assert result.exit_code == 2

@@ -1,42 +1,100 @@
-"""Progress bars on standard error, with the remaining time."""
+"""Progress on standard error, with the remaining time: bars on terminals, elsewhere a plain line now and then."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Generator, Iterable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
+
+from runoff._io.text import duration, size
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 Item = TypeVar("Item")
+Received = Callable[[str, int, "int | None"], None]  # file, bytes so far, bytes in all if known
+LINE_SECONDS = 30.0  # between lines
 log = logging.getLogger("runoff")
 
 
 def with_progress(
     items: Iterable[Item], what: str, total: int, *, done: int = 0, show: bool | None = None, unit: str = ""
 ) -> Generator[Item, None, None]:
-    """Yield items while a bar counts them; by default only if standard error is a terminal and warnings are on.
+    """Yield items while they are counted on standard error; by default only if warnings are on.
 
-    If `unit` names what is counted, an item counts as its length.
+    If standard error is not a terminal, there is no bar but a line every 30 seconds, and with `show` one at the end. If
+    `unit` names what is counted, an item counts as its length.
     """
-    if not total or not (sys.stderr.isatty() and log.isEnabledFor(logging.WARNING) if show is None else show):
+    if not total or not (log.isEnabledFor(logging.WARNING) if show is None else show):
         yield from items
+        return
+    what = f"{what} ({done} already done)" if done else what
+    if not sys.stderr.isatty():
+        yield from _with_lines(items, what, total, bool(show), unit)
         return
     from rich.progress import MofNCompleteColumn, TextColumn
 
     count = TextColumn("{task.completed:,} of {task.total:,} " + unit) if unit else MofNCompleteColumn()
-    with progress_bars(count) as bars:
-        task = bars.add_task(f"{what} ({done} already done)" if done else what, total=total)
+    with _progress_bars(count) as bars:
+        task = bars.add_task(what, total=total)
         for item in items:
             yield item
             bars.advance(task, len(item) if unit else 1)  # type: ignore[arg-type]
 
 
+def _with_lines(items: Iterable[Item], what: str, total: int, at_end: bool, unit: str) -> Generator[Item, None, None]:
+    started = last = time.monotonic()
+    n = 0
+    for item in items:
+        yield item
+        n += len(item) if unit else 1  # type: ignore[arg-type]
+        now = time.monotonic()
+        if (at_end and n >= total) or (now - last >= LINE_SECONDS and n < total):
+            last = now
+            left = f", {duration((now - started) / n * (total - n))} left" if n < total else ""
+            _say(f"{what}: {n:,} of {total:,}{f' {unit}' if unit else ''}{left}")
+
+
 @contextmanager
-def progress_bars(*columns: ProgressColumn) -> Iterator[Progress]:
+def with_downloads() -> Iterator[Received]:
+    """Yield a function to call with the bytes of each file received so far."""
+    if not sys.stderr.isatty():
+        yield _download_lines()
+        return
+    from rich.progress import DownloadColumn, TransferSpeedColumn
+
+    with _progress_bars(DownloadColumn(), TransferSpeedColumn()) as bars:
+        tasks: dict[str, object] = {}
+
+        def received(file: str, n: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=n, total=total)  # type: ignore[arg-type]
+
+        yield received
+
+
+def _download_lines() -> Received:
+    last = time.monotonic()
+
+    def received(file: str, n: int, total: int | None) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= LINE_SECONDS and log.isEnabledFor(logging.WARNING):
+            last = now
+            _say(f"{file}: {size(n)}" + ("" if total is None else f" of {size(total)}"))
+
+    return received
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+@contextmanager
+def _progress_bars(*columns: ProgressColumn) -> Iterator[Progress]:
     """Show bars on standard error while the block runs, with these columns between the bar and the remaining time."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -2,14 +2,27 @@
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as text, as in 4.2 s, 42 s, 3 min 20 s or 2 h 56 min."""
+    """Return a duration as text, as in 4.2 s, 42 s, 3 min 20 s, 2 h 56 min, 5 days 3 h or 84 days."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if (whole := round(seconds)) < 600:
         minutes, rest = divmod(whole, 60)
         return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    if (whole := round(seconds / 60)) < 48 * 60:
+        hours, minutes = divmod(whole, 60)
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+    if (whole := round(seconds / 3600)) < 14 * 24:
+        return f"{whole // 24} days {whole % 24} h"
+    return f"{round(seconds / 86400):,} days"
+
+
+def size(n_bytes: float) -> str:
+    """Return a number of bytes as text, as in 812 bytes, 3.4 kB, 56 MB or 1.2 GB."""
+    if n_bytes < 1000:
+        return f"{round(n_bytes)} bytes"
+    power = 1 if n_bytes < 999_500 else 2 if n_bytes < 999_500_000 else 3
+    value, unit = n_bytes / 1000**power, ("kB", "MB", "GB")[power - 1]
+    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:,.0f} {unit}"
 
 
 def count(n: int, noun: str) -> str:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.progress import DownloadColumn, TransferSpeedColumn
 
-from runoff._io.progress import progress_bars
+from runoff._io.progress import with_downloads
 from runoff.cli.errors import failure
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import common_options
@@ -17,7 +16,7 @@ from runoff.cli.options import data_dir as data_dir_option
 from runoff.errors import MissingError, RunoffError
 
 if TYPE_CHECKING:
-    from runoff.datasets import Dataset
+    from runoff.datasets import Dataset, TextDataset
 
 
 def _say(line: str) -> None:
@@ -51,9 +50,9 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    lines = [("name", "train", "test", "image", "classes", "found in")]
+    lines = [("name", "train", "test", "input", "classes", "found in")]
     for row in rows:
-        size = "x".join(map(str, row["shape"]))
+        size = "x".join(map(str, row["shape"])) or "text"
         numbers = (f"{row['train']:,}", f"{row['test']:,}", size, f"{row['classes']}")
         lines.append((row["name"], *numbers, row["found"] or "missing"))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -85,7 +84,7 @@ def _row(name: str, location: str | None) -> dict[str, Any]:
 @json_option
 @common_options
 def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
-    """Check every pixel and label of datasets.
+    """Check every pixel, text and label of datasets.
 
     Without a NAME, all existing datasets are checked. A NAME may also be the path of a .npz file or of a folder of
     images; for those only shapes and types are checked.
@@ -125,11 +124,11 @@ def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
         raise click.exceptions.Exit(max(codes))
 
 
-def _describe(dataset: Dataset) -> dict[str, Any]:
+def _describe(dataset: Dataset | TextDataset) -> dict[str, Any]:
     return {
         "train": len(dataset.x_train),
         "test": len(dataset.x_test),
-        "shape": list(dataset.x_train.shape[1:]),
+        "shape": list(dataset.shape),
         "classes": len(dataset.classes),
         "classes_fixed": dataset.classes_fixed,
         "fingerprint": dataset.fingerprint,
@@ -150,14 +149,7 @@ def fetch(name: str, data_dir: Path | None, url_base: str | None) -> None:
     """
     from runoff import datasets
 
-    with progress_bars(DownloadColumn(), TransferSpeedColumn()) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(file: str, received: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = bars.add_task(file, total=total)
-            bars.update(tasks[file], completed=received, total=total)
-
+    with with_downloads() as progress:
         files = datasets.fetch(name, data_dir, url_base=url_base, progress=progress)
     if not files:
         click.echo(f"{name} comes with scikit-learn: nothing to download")

@@ -77,13 +77,12 @@ def certify_digits(out: Path, console: Console) -> None:
     for budget in budgets:
         table.add_column(str(budget), justify="right")
     for copies in (1, d):
-        classifier = fitted(data, n_partitions, copies)
-        scores = classifier.scores(data[2])
-        sources.append(_source(classifier, data))
+        source = _source(fitted(data, n_partitions, copies), data)
+        sources.append(source)
         for election in (BASELINE, DEFAULT):
-            certificates = runoff.certify(scores, election=election)
+            certificates = runoff.certify(source.ballots, election=election, spread=source.spread)
             accuracy = runoff.certified_accuracy(certificates, data[3], budgets)
-            kind = f"{scores.values.shape[1]}, {copies} per bucket" if copies > 1 else f"{n_partitions}"
+            kind = f"{n_partitions * copies}, {copies} per bucket" if copies > 1 else f"{n_partitions}"
             table.add_row(kind, election, *(f"{100 * a:.1f} %" for a in accuracy))
     console.print(table)
     console.print(f"Test image 7: {certificates.explain(7)}", highlight=False)

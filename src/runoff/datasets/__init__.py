@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
-from runoff.datasets import _cifar10, _folders, _gtsrb, _mnist
+from runoff.datasets import _cifar10, _folders, _gtsrb, _mnist, _spamassassin
 from runoff.datasets._dataset import Dataset
 from runoff.datasets._fetch import fetch
 from runoff.datasets._found import LayoutError
+from runoff.datasets._texts import TextDataset
 from runoff.datasets.catalogue import CATALOGUE, Entry, get
 from runoff.datasets.places import data_directory, expand_home, reading
 from runoff.errors import DatasetError, DownloadError, IntegrityError, MissingError
@@ -22,13 +23,31 @@ __all__ = [
     "DownloadError",
     "IntegrityError",
     "MissingError",
+    "TextDataset",
     "fetch",
     "load",
+    "load_images",
     "located",
 ]
 
 NAMES = tuple(CATALOGUE)
-_READERS: dict[str, Any] = {"mnist": _mnist, "cifar10": _cifar10, "gtsrb": _gtsrb}
+_READERS: dict[str, Any] = {"mnist": _mnist, "cifar10": _cifar10, "gtsrb": _gtsrb, "spamassassin": _spamassassin}
+
+
+@overload
+def load(  # type: ignore[overload-overlap]
+    name_or_path: Literal["spamassassin"], data_dir: str | os.PathLike[str] | None = None
+) -> TextDataset: ...
+
+
+@overload
+def load(
+    name_or_path: str | os.PathLike[str],
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    size: tuple[int, int] | None = None,
+    classes: int | Sequence[str] | None = None,
+) -> Dataset: ...
 
 
 def load(
@@ -37,11 +56,12 @@ def load(
     *,
     size: tuple[int, int] | None = None,
     classes: int | Sequence[str] | None = None,
-) -> Dataset:
+) -> Dataset | TextDataset:
     """Load a named dataset, checked against its official content, or the user's own data from a path.
 
-    Names: "digits", "mnist", "cifar10", "gtsrb", read from `data_dir`, else from the folder in the environment
-    variable RUNOFF_DATA, else from the user's cache directory. Nothing is downloaded: see `fetch`.
+    Names: "digits", "mnist", "cifar10", "gtsrb" (images) and "spamassassin" (texts: a `TextDataset`), read from
+    `data_dir`, else from the folder in the environment variable RUNOFF_DATA, else from the user's cache directory.
+    Nothing is downloaded: see `fetch`.
 
     Paths: a .npz file with x_train, y_train, x_test, y_test, or a folder of images train/<class>/* and
     test/<class>/*, resized bilinearly to `size` = (height, width) if that is given.
@@ -70,6 +90,20 @@ def load(
     )
 
 
+def load_images(
+    name_or_path: str | os.PathLike[str],
+    data_dir: str | os.PathLike[str] | None = None,
+    *,
+    classes: int | Sequence[str] | None = None,
+) -> Dataset:
+    """Load a dataset as `load` does; raise `DatasetError` if it holds texts, which networks cannot be trained on."""
+    if name_or_path in CATALOGUE and not CATALOGUE[str(name_or_path)].shape:
+        raise DatasetError(
+            f"{name_or_path} holds texts, but networks are trained on images: use runoff.RunoffClassifier for texts"
+        )
+    return load(name_or_path, data_dir, classes=classes)
+
+
 def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
     """Return where `load` would read a named dataset, judged by file names; None if it is missing."""
     entry = get(name)
@@ -83,7 +117,7 @@ def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | 
     return None if candidate is None else str(candidate.where)
 
 
-def _load_official(entry: Entry, data_dir: str | os.PathLike[str] | None) -> Dataset:
+def _load_official(entry: Entry, data_dir: str | os.PathLike[str] | None) -> Dataset | TextDataset:
     if entry.name == "digits":
         return entry.check(_digits(entry), Path("scikit-learn"), data_dir)
     root = data_directory(data_dir)
@@ -91,7 +125,7 @@ def _load_official(entry: Entry, data_dir: str | os.PathLike[str] | None) -> Dat
         return _read(entry, _READERS[entry.name], root, data_dir)
 
 
-def _read(entry: Entry, reader: Any, root: Path, data_dir: str | os.PathLike[str] | None) -> Dataset:
+def _read(entry: Entry, reader: Any, root: Path, data_dir: str | os.PathLike[str] | None) -> Dataset | TextDataset:
     if entry.name == "gtsrb":
         for cache in _gtsrb.caches(root):
             try:
@@ -102,11 +136,11 @@ def _read(entry: Entry, reader: Any, root: Path, data_dir: str | os.PathLike[str
     if candidate is None:
         raise entry.missing(root, reader.absent(root, entry) or entry.archives, data_dir)
     try:
-        dataset: Dataset = candidate.read()
+        dataset: Dataset | TextDataset = candidate.read()
     except LayoutError as error:
         raise entry.altered(candidate.where, str(error), data_dir) from None
     entry.check(dataset, candidate.where, data_dir)
-    if entry.name == "gtsrb":
+    if entry.name == "gtsrb" and isinstance(dataset, Dataset):
         _gtsrb.write_cache(dataset, candidate.where)
     return dataset
 

@@ -10,7 +10,7 @@ import tarfile
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from lzma import LZMAError
 from pathlib import Path
 from typing import IO, Any, cast
@@ -65,24 +65,36 @@ def tar_members(path: Path, most: Mapping[str, int]) -> dict[str, bytes]:
     """
     contents: dict[str, bytes] = {}
     budget = 2 * sum(most.values()) + 2**24  # for skipped files, too
+    for name, data in tar_stream(path, budget, lambda name: None if name in contents else most.get(name)):
+        contents[name] = data
+        if len(contents) == len(most):
+            break
+    if missing := [name for name in most if name not in contents]:
+        raise InputError(f"it has no {missing[0]}")
+    return contents
+
+
+def tar_stream(path: Path, budget: int, most: Callable[[str], int | None]) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the regular files in a .tar.gz for which `most` returns a number of bytes.
+
+    A file that is larger than its number, or files that take more than `budget` bytes in all, skipped ones included,
+    are refused.
+    """
     try:
         with _LimitedGzip(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
-            while len(contents) < len(most) and (member := archive.next()) is not None:
+            while (member := archive.next()) is not None:
                 name, size = member.name, member.size
                 budget -= tarfile.BLOCKSIZE + size
                 if size < 0 or budget < 0:
                     raise InputError(LARGER if budget < 0 else f"{name} has a negative size")
                 file.left = size + HEADERS
                 plain = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
-                if name in most and name not in contents and plain:
-                    if size > most[name]:
-                        raise InputError(f"{name} has more than {most[name]} bytes")
-                    contents[name] = cast(IO[bytes], archive.extractfile(member)).read()
+                if plain and (limit := most(name)) is not None:
+                    if size > limit:
+                        raise InputError(f"{name} has more than {limit} bytes")
+                    yield name, cast(IO[bytes], archive.extractfile(member)).read()
     except tarfile.TarError as error:
         raise InputError(f"it is truncated or damaged ({error})") from None
-    if missing := [name for name in most if name not in contents]:
-        raise InputError(f"it has no {missing[0]}")
-    return contents
 
 
 class _LimitedGzip(gzip.GzipFile):

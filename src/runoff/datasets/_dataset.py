@@ -28,6 +28,9 @@ class Dataset:
 
     `classes_fixed` is False if the classes were taken from the samples: one more sample could then add a class and
     change every member, so no certificate holds.
+
+    `groups` (n_train,) names the source of each training image, by a string or an integer: certificates then count
+    sources.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Dataset:
     original_digests: Pixels | None = None
     original_sums: Labels | None = None
     classes_fixed: bool = True
+    groups: NDArray[Any] | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.classes) <= MOST_CLASSES or len(set(self.classes)) != len(self.classes):
@@ -60,6 +64,13 @@ class Dataset:
             if array.dtype != dtype or array.shape != (len(self.x_train), *shape):
                 raise DatasetError(f"{self.name}: {field} must have one row per training image, got {_kind(array)}")
             self._set(field, np.ascontiguousarray(array))
+        if self.groups is not None:
+            if self.groups.dtype.kind not in "iuU" or self.groups.shape != (len(self.x_train),):
+                raise DatasetError(
+                    f"{self.name}: groups must name the source of each training image by a string or an integer, got "
+                    f"{_kind(self.groups)}"
+                )
+            self._set("groups", np.ascontiguousarray(self.groups))
 
     def _set(self, field: str, array: NDArray[Any]) -> None:
         object.__setattr__(self, field, array)
@@ -87,6 +98,21 @@ class Dataset:
         return np.ascontiguousarray(y, np.int64)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return self.x_train.shape[1:]
+
+    def checksums(self) -> dict[str, str]:
+        """Return the SHA-256 of each kind of content, as the catalogue has them."""
+        found = {
+            "pixels": sha256(self.x_train, self.x_test),
+            "labels": sha256(self.y_train.astype(np.uint8), self.y_test.astype(np.uint8)),
+        }
+        if self.original_digests is not None and self.original_sums is not None:
+            found["original pixels"] = sha256(self.original_digests, self.original_sums)
+        return found
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of the shapes, types and bytes of all arrays, wherever they were read from."""
         digest = hashlib.sha256(b"runoff dataset 1\n")
@@ -96,6 +122,9 @@ class Dataset:
             digest.update(f"{field} {shape}\n".encode())
             if array is not None:
                 digest.update(array_bytes(array))
+        if self.groups is not None:
+            digest.update(f"groups {self.groups.dtype.name} {len(self.groups)}\n".encode())
+            digest.update(array_bytes(self.groups))
         return digest.hexdigest()
 
     def __repr__(self) -> str:

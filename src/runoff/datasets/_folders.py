@@ -21,11 +21,11 @@ LARGEST_SIDE = 8192
 
 
 def read_npz(path: Path, classes: Classes | None) -> Dataset:
-    """Read x_train, y_train, x_test, y_test, and the classes if the file has them.
+    """Read x_train, y_train, x_test, y_test, and the classes and the sources (groups) if the file has them.
 
     Without classes in the file or given, the largest label decides how many there are.
     """
-    arrays: dict[str, Any] = npz.read(path, ARRAYS, optional=("classes",))
+    arrays: dict[str, Any] = npz.read(path, ARRAYS, optional=("classes", "groups"))
     stored = _stored_classes(path, arrays.pop("classes", None))
     names = _classes.fixed_classes(classes, stored, f"the classes in {path}")
     fixed = names is not None

