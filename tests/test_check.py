@@ -58,6 +58,10 @@ def test_only_what_the_exhaustive_adversary_leaves_is_accepted(case):
     assert not any(verdict.exact for verdict in found[:exact])
     if spread is None:  # with a spread, a lower radius is a weaker claim, and an attack is looked for but not required
         assert found[exact].exact
+    if election == "maximin":
+        assert all(verdict.wrong for verdict in verdicts(election, "paper", rows, spread, n_buckets))
+        return
+    if spread is None:
         assert all(verdict.wrong for verdict in found[:exact])
     paper = min(paper_certificate(election, ballots_of(rows), spread) - 1, n_buckets)
     found = verdicts(election, "paper", rows, spread, n_buckets)
@@ -68,6 +72,7 @@ def test_only_what_the_exhaustive_adversary_leaves_is_accepted(case):
 @given(cases(most_members=40, most_classes=6), st.sampled_from(check.BOUNDS))
 def test_what_runoff_certifies_is_proven(case, bound):
     election, rows, spread = case
+    bound = "tight" if election == "maximin" else bound
     certificates = runoff.certify(np.array([rows]), election=election, spread=spread, bound=bound)
     claim = check.Claim(
         *(int(column[0]) for column in (certificates.prediction, certificates.runner_up, certificates.radius))
@@ -79,14 +84,14 @@ def test_what_runoff_certifies_is_proven(case, bound):
         assert check.check_input(election, bound, [bytes(row) for row in rows], wrong, placed).wrong
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_spread_agrees_with_integer_programming(seed):
+@pytest.mark.parametrize(("election", "seed"), [("runoff", 0), ("runoff", 1), ("runoff", 2), ("maximin", 0)])
+def test_a_spread_agrees_with_integer_programming(election, seed):
     """The minimum over all attacks by HiGHS, for more buckets than can be tried one by one."""
     draws = np.random.default_rng(seed)
     k, n_classes = 30, 4
     rows = runoff.rank(draws.normal(size=(1, k, n_classes)) + draws.uniform(0, 1.5) * np.eye(n_classes)[1])[0]
     spread = np.sort(spreads.cyclic(k, [0, 7, 11]), axis=1)
-    given = check.Input("runoff", [bytes(row) for row in rows])
+    given = check.Input(election, [bytes(row) for row in rows])
     counts = check.Counts(given, check.Spread(spread.tolist(), k))
     reaches = (spread[:, :, None] == np.arange(k)).any(axis=1)
 
@@ -102,7 +107,7 @@ def test_a_spread_agrees_with_integer_programming(seed):
 
     cost = min(fewest(threat) for threat in check.threats(given, counts, k, False))
     claims = [check.Claim(given.w, given.s, r) for r in (cost - 1, cost)]
-    right, above = (check.check_input("runoff", "tight", given.ballots, c, counts.spread) for c in claims)
+    right, above = (check.check_input(election, "tight", given.ballots, c, counts.spread) for c in claims)
     assert right.wrong is None
     assert "below the claimed" in above.wrong
 
@@ -117,7 +122,9 @@ def proofs(tmp_path_factory):
     np.save(folder / "scores.npy", scores(30, 12, 5)[0])
     np.save(folder / "spread.npy", spreads.cyclic(12, [0, 5]))
     made = {}
-    for name, options in {"alone": (), "spread": ("--spread", folder / "spread.npy")}.items():
+    spread, maximin = ("--spread", folder / "spread.npy"), ("--election", "maximin")
+    options_of = {"alone": (), "spread": spread, "maximin": maximin, "maximin spread": (*maximin, *spread)}
+    for name, options in options_of.items():
         made[name] = folder / f"{name}.json"
         arguments = ["certify", folder / "scores.npy", *options, "--export", made[name], "--json"]
         result = CliRunner().invoke(cli.main, [str(a) for a in arguments])
@@ -130,7 +137,7 @@ def checked(path, capsys):
     return code, capsys.readouterr()
 
 
-@pytest.mark.parametrize("name", ["alone", "spread"])
+@pytest.mark.parametrize("name", ["alone", "spread", "maximin", "maximin spread"])
 def test_an_exported_proof_is_proven(name, proofs, capsys):
     code, told = checked(proofs[name], capsys)
     assert code == 0
@@ -150,23 +157,25 @@ def ballots(proof, data, **about):
     proof["ballots"] |= {"sha256": hashlib.sha256(data).hexdigest(), "data": packed, **about}
 
 
+@pytest.mark.parametrize("name", ["alone", "maximin"])
 @pytest.mark.parametrize(("column", "step"), [("radius", 1), ("radius", -1), ("prediction", 1), ("runner_up", 1)])
-def test_one_edited_number_is_named(column, step, proofs, tmp_path, capsys):
-    at = next(i for i, r in enumerate(json.loads(proofs["alone"].read_text())["radius"]) if r)
+def test_one_edited_number_is_named(column, step, name, proofs, tmp_path, capsys):
+    at = next(i for i, r in enumerate(json.loads(proofs[name].read_text())["radius"]) if r)
 
     def change(proof):
         proof[column][at] = (proof[column][at] + step) % 5
 
-    code, told = checked(edited(proofs, tmp_path, change), capsys)
+    code, told = checked(edited(proofs, tmp_path, change, name), capsys)
     assert code == 3
     assert f"input {at}: the {column.replace('_', '-')} is" in told.err
     assert "1 of 30 certificates are wrong" in told.err
 
 
+@pytest.mark.parametrize("name", ["spread", "maximin spread"])
 @pytest.mark.parametrize("step", [1, 10, 10**30])
-def test_a_radius_that_a_spread_does_not_have_is_named(step, proofs, tmp_path, capsys):
+def test_a_radius_that_a_spread_does_not_have_is_named(step, name, proofs, tmp_path, capsys):
     code, told = checked(
-        edited(proofs, tmp_path, lambda p: p["radius"].__setitem__(3, step + p["radius"][3]), "spread"), capsys
+        edited(proofs, tmp_path, lambda p: p["radius"].__setitem__(3, step + p["radius"][3]), name), capsys
     )
     assert code == 3
     assert "input 3: " in told.err
@@ -195,8 +204,12 @@ def test_what_the_search_cannot_decide_is_not_proven():
 MALFORMED = {
     "nothing": (lambda p: p.clear(), "format"),
     "version": (lambda p: p.update(version=2), "version 2"),
-    "election": (lambda p: p.update(election="lottery"), "election must be one of plurality, runoff"),
+    "election": (lambda p: p.update(election="lottery"), "election must be one of plurality, runoff, maximin"),
     "bound": (lambda p: p.update(bound=["tight"]), "bound must be"),
+    "a bound that maximin does not have": (
+        lambda p: p.update(election="maximin", bound="paper"),
+        "bound must be tight for maximin",
+    ),
     "members": (lambda p: p.update(n_members=3 * 10**7), "n_members must be"),
     "a boolean": (lambda p: p.update(n_classes=True), "n_classes must be"),
     "a fraction": (lambda p: p["radius"].__setitem__(0, 1.0), "radius must hold non-negative integers"),

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 import runoff
-from helpers import run, scores
+from helpers import rehash, run, scores, write_manifest
 from reference import ballots_of, true_cost
 from runoff import check, datasets, hashing, spreads, verify
-from runoff._io import manifests
 from runoff.partition import Partition
-from runoff.verify import _radii, directory
+from runoff.verify import _programs, _radii, directory
 from runoff.verify._report import Report
 
 
@@ -43,22 +42,9 @@ def folder(tmp_path_factory):
     for name in ("alone", "spread"):
         for bound in ("tight", "paper"):
             assert run("certify", folder / name, "--bound", bound).exit_code == 0
+        assert run("certify", folder / name, "--election", "maximin").exit_code == 0
     assert run("certify", folder / "alone", "--format", "parquet").exit_code == 0
     return folder
-
-
-def write(path, manifest):
-    (path / "manifest.json").write_text(json.dumps(manifests.sealed(manifest), indent=1))
-
-
-def rehash(path, change=None):
-    """What an attacker does who can write to the directory: change what is there, and make every digest fit."""
-    manifest = json.loads((path / "manifest.json").read_text())
-    if change is not None:
-        change(manifest)
-    for name in manifest["files"]:
-        manifest["files"][name] = hashlib.sha256((path / name).read_bytes()).hexdigest()
-    write(path, manifest)
 
 
 @pytest.fixture
@@ -88,7 +74,8 @@ def test_a_run_that_is_right_passes(name, folder):
     assert result.exit_code == 0, result.output
     for expected in ("the SHA-256 of", "the key, the spread", "the dataset's fingerprint", "the training sets of",
                      "ranked again from their stored scores", "computed from their weights", "runoff-tight",
-                     "runoff-paper", "2 networks retrained, bit for bit the same", "seed 5"):  # fmt: skip
+                     "runoff-paper", "maximin-tight",
+                     "2 networks retrained, bit for bit the same", "seed 5"):  # fmt: skip
         assert expected in result.output
     assert ("with 2 edits applied" in result.output) == (name == "spread")
     assert "Not checked" not in result.output
@@ -201,7 +188,7 @@ def test_names_outside_of_the_directory_are_refused(copy):
     for name in ("../labels.npy", "/etc/hostname", "a//b", ""):
         manifest = json.loads((path / "manifest.json").read_text())
         manifest["files"][name] = "0" * 64
-        write(path, manifest)
+        write_manifest(path, manifest)
         report = Report("")
         assert directory.open_directory(path, report) is None
         assert "outside the directory" in str(report.failures[0])
@@ -221,13 +208,14 @@ def edit_rows(file, change):
         writer.writerows(rows)
 
 
-@pytest.mark.parametrize(("name", "bound", "step"), [
-    ("alone", "tight", 1), ("alone", "tight", -1), ("alone", "paper", 1), ("alone", "paper", -1),
-    ("spread", "tight", 1), ("spread", "paper", 1), ("spread", "paper", -1),
+@pytest.mark.parametrize(("name", "claim", "step"), [
+    ("alone", "runoff-tight", 1), ("alone", "runoff-tight", -1), ("alone", "runoff-paper", 1),
+    ("alone", "runoff-paper", -1), ("alone", "maximin-tight", 1), ("spread", "runoff-tight", 1),
+    ("spread", "runoff-paper", 1), ("spread", "runoff-paper", -1), ("spread", "maximin-tight", 1),
 ])  # fmt: skip
-def test_an_edited_radius_is_named(name, bound, step, copy, folder):
+def test_an_edited_radius_is_named(name, claim, step, copy, folder):
     path = copy(name)
-    file = next((path / "certificates").glob(f"runoff-{bound}-*.csv"))
+    file = next((path / "certificates").glob(f"{claim}-*.csv"))
     at = []
 
     def change(rows):
@@ -242,17 +230,18 @@ def test_an_edited_radius_is_named(name, bound, step, copy, folder):
     assert "claimed" in told
 
 
+@pytest.mark.parametrize("election", ["runoff", "maximin"])
 @pytest.mark.parametrize("column", ["prediction", "runner_up"])
-def test_an_edited_prediction_is_named(column, copy, folder):
+def test_an_edited_prediction_is_named(column, election, copy, folder):
     path = copy()
     edit_rows(
-        path / "certificates" / "runoff-tight-1.csv",
+        path / "certificates" / f"{election}-tight-1.csv",
         lambda rows: rows[7].update({column: (int(rows[7][column]) + 1) % 3}),
     )
     rehash(path)
     code, told = failure(path, folder)
     assert code == 3
-    assert "runoff-tight-1.csv, input 7: the" in told
+    assert f"{election}-tight-1.csv, input 7: the" in told
 
 
 def test_an_edited_parquet_file_is_named(copy, folder):
@@ -487,9 +476,9 @@ def test_integer_programming_finds_what_the_exhaustive_adversary_does(data):
     n_buckets = k if spread is None else len(spread)
     exact = min(true_cost(election, ballots_of(rows), spread, sensible=True), n_buckets + 1)
     placed = None if spread is None else check.Spread(spread, k)
-    low, high = _radii.by_programming(election, [bytes(row) for row in rows], placed, exact)
+    low, high = _programs.by_programming(election, [bytes(row) for row in rows], placed, exact)
     assert (low, high) == (exact, exact)
-    low, high = _radii.by_programming(election, [bytes(row) for row in rows], placed, exact - 1)
+    low, high = _programs.by_programming(election, [bytes(row) for row in rows], placed, exact - 1)
     assert low == exact <= high
 
 
@@ -525,7 +514,7 @@ def test_an_entry_of_another_kind_is_no_traceback(entry, copy, folder):
         for part in parts:
             holder = holder[part]
         holder[int(last) if isinstance(holder, list) else last] = value
-        write(path, manifest)
+        write_manifest(path, manifest)
         report = verify.run(path, data, sample=0)
         assert report.exit_code in (0, 4)
         assert report.exit_code == 4 or (entry, value) in (("member_sizes", None), ("training_sets", None))

@@ -11,7 +11,8 @@ cannot change the prediction. Ties between classes always go to the lower class 
 
 Notation of the paper: N[c] first choices for class c; gap(a, b) = N[a] - N[b] + [b > a], so a beats b in round 1 when
 gap(a, b) > 0; w the prediction, s the runner-up, k the number of members. Run-off: the two classes with the most first
-choices advance, and the one that more members rank above the other wins.
+choices advance, and the one that more members rank above the other wins. Maximin: M[a, b] members rank class a above b;
+m[a], the smallest M[a, b] over all b, is the worst duel of a; the class with the largest m wins.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ import zlib
 from array import array
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
+from operator import gt
 from typing import Any, NamedTuple
 
 FORMAT, VERSION = "runoff proof", 1
-ELECTIONS, BOUNDS = ("plurality", "runoff"), ("tight", "paper")
+ELECTIONS, BOUNDS = ("plurality", "runoff", "maximin"), ("tight", "paper")  # maximin is not in the paper: tight only
 MOST_FILE, MOST_BALLOTS, MOST_MEMBERS = 2**29, 2**31, 10**6  # bytes, bytes, members and buckets
 SEARCH = 20_000  # nodes to exclude an attack
 ATTACKS = 3  # threats that are searched for an attack on radius + 1 buckets
@@ -57,6 +59,8 @@ def top_two(votes: Sequence[int]) -> tuple[int, int]:
 def hold(election: str, ballots: Sequence[Row]) -> tuple[int, int]:
     """Hold an election: return the winner and the runner-up (for a run-off, the other finalist)."""
     n_classes = len(ballots[0])
+    if election == "maximin":
+        return top_two([min(duels[:c] + duels[c + 1 :]) for c, duels in enumerate(duels_of(ballots))])
     votes = [0] * n_classes
     for row in ballots:
         votes[row.index(n_classes - 1)] += 1
@@ -66,6 +70,16 @@ def hold(election: str, ballots: Sequence[Row]) -> tuple[int, int]:
     for_a = sum([row[a] > row[b] for row in ballots])
     a_wins = 2 * for_a > len(ballots) or (2 * for_a == len(ballots) and a < b)
     return (a, b) if a_wins else (b, a)
+
+
+def duels_of(ballots: Sequence[Row]) -> list[list[int]]:
+    """Return M: how many members rank class a above class b, for all a and b."""
+    columns = list(zip(*ballots, strict=True))
+    duels = [[0] * len(columns) for _ in columns]
+    for a, b in combinations(range(len(columns)), 2):
+        duels[a][b] = sum(map(gt, columns[a], columns[b]))
+        duels[b][a] = len(ballots) - duels[a][b]
+    return duels
 
 
 class Attack(NamedTuple):
@@ -89,22 +103,21 @@ class Input:
         self.votes = [len(self.voters.get(c, ())) for c in range(self.n_classes)]
         self.w, self.s = hold(election, ballots)
         self.rivals = [c for c in range(self.n_classes) if c != self.w]
-        self._supporters: dict[int, list[int]] = {}
+        self._ranking: dict[tuple[int, int], list[int]] = {}
 
     def gap(self, a: int, b: int) -> int:
         """Return N[a] - N[b] + [b > a] (Definition 3.1)."""
         return self.votes[a] - self.votes[b] + (b > a)
 
-    def supporters(self, c: int) -> list[int]:
-        """Return the members that rank w above c."""
-        if c not in self._supporters:
-            w = self.w
-            self._supporters[c] = [j for j, row in enumerate(self.ballots) if row[w] > row[c]]
-        return self._supporters[c]
+    def ranking(self, a: int, b: int) -> list[int]:
+        """Return the members that rank class a above class b."""
+        if (a, b) not in self._ranking:
+            self._ranking[a, b] = [j for j, row in enumerate(self.ballots) if row[a] > row[b]]
+        return self._ranking[a, b]
 
     def final_gap(self, c: int) -> int:
         """Return the gap of w over c in round 2; c wins there when it is 0 or less."""
-        return 2 * len(self.supporters(c)) - self.k + (c > self.w)
+        return 2 * len(self.ranking(self.w, c)) - self.k + (c > self.w)
 
     def flips(self, attack: Attack) -> bool:
         """Replay an attack: hold the election again with the changed ballots."""
@@ -171,7 +184,7 @@ def beaten(case: Input, c: int, size: int) -> Attack | None:
     must = {u: count for u, count in must.items() if count > 0}
     if sum(must.values()) > size:
         return None
-    supporters = case.supporters(c)
+    supporters = case.ranking(w, c)
     useful, taken = set(supporters), []
     for u, count in must.items():
         taken += sorted(case.voters[u], key=lambda j: j not in useful)[:count]
@@ -243,14 +256,26 @@ class Spread:
 class Need(NamedTuple):
     """A condition of a threat: the powers of the taken members must sum to at least the gap.
 
-    A member's power is `base`, plus `by_vote` of its first choice, plus 2 if it ranks w above `final`: the most that
-    taking it over can lower the gap.
+    A member's power is the most that taking it over can lower the gap: `base`, plus `by_vote` of its first choice, plus
+    `by_pair` of each pair of classes of which it ranks the first above the second.
     """
 
     gap: int
     base: int
     by_vote: dict[int, int]
-    final: int | None = None
+    by_pair: dict[tuple[int, int], int] = {}  # noqa: RUF012 - never changed
+
+
+def added(needs: Sequence[Need]) -> Need:
+    """Return the sum of needs: it must hold too, and shows that they compete for members."""
+    by_vote: dict[int, int] = {}
+    by_pair: dict[tuple[int, int], int] = {}
+    for need in needs:
+        for c, each in need.by_vote.items():
+            by_vote[c] = by_vote.get(c, 0) + each
+        for pair, each in need.by_pair.items():
+            by_pair[pair] = by_pair.get(pair, 0) + each
+    return Need(sum(n.gap for n in needs), sum(n.base for n in needs), by_vote, by_pair)
 
 
 class Threat(NamedTuple):
@@ -272,35 +297,37 @@ class Counts:
         self.case, self.spread = case, spread
         self.sizes = [len(members) for members in spread.buckets]
         self._votes: dict[int, list[int]] = {}
+        self._pairs: dict[tuple[int, int], list[int]] = {}
         self._powers: dict[Any, list[int]] = {}
         self._sums: dict[Any, int] = {}
 
-    def _tally(self, members: Sequence[int], each: int) -> list[int]:
+    def _tally(self, members: Sequence[int]) -> list[int]:
         counts = [0] * len(self.sizes)
         for j in members:
             for b in self.spread.of_member[j]:
-                counts[b] += each
+                counts[b] += 1
         return counts
 
     def powers(self, need: Need) -> list[int]:
         """Return each bucket's power: the sum over its members."""
         by_vote = tuple(sorted((c, each) for c, each in need.by_vote.items() if each and self.case.votes[c]))
-        key = (need.base, by_vote, need.final)
+        key = (need.base, by_vote, tuple(sorted(need.by_pair.items())))
         if key not in self._powers:
             powers = [need.base * size for size in self.sizes]
             for c, each in by_vote:
                 if c not in self._votes:
-                    self._votes[c] = self._tally(self.case.voters[c], 1)
+                    self._votes[c] = self._tally(self.case.voters[c])
                 powers = [power + each * count for power, count in zip(powers, self._votes[c], strict=True)]
-            if need.final is not None:
-                final = self._tally(self.case.supporters(need.final), 2)
-                powers = [power + count for power, count in zip(powers, final, strict=True)]
+            for pair, each in need.by_pair.items():
+                if pair not in self._pairs:
+                    self._pairs[pair] = self._tally(self.case.ranking(*pair))
+                powers = [power + each * count for power, count in zip(powers, self._pairs[pair], strict=True)]
             self._powers[key] = powers
         return self._powers[key]
 
     def _most(self, need: Need, size: int) -> int:
         """Return the sum of the `size` largest powers."""
-        key = (need.base, tuple(need.by_vote.items()), need.final, size)
+        key = (need.base, tuple(need.by_vote.items()), tuple(need.by_pair.items()), size)
         if key not in self._sums:
             self._sums[key] = sum(sorted(self.powers(need), reverse=True)[:size])
         return self._sums[key]
@@ -316,8 +343,9 @@ class Counts:
     def member_powers(self, need: Need) -> list[int]:
         """Return each member's power."""
         powers = [need.base + need.by_vote.get(c, 0) for c in self.case.first]
-        for j in self.case.supporters(need.final) if need.final is not None else ():
-            powers[j] += 2
+        for pair, each in need.by_pair.items():
+            for j in self.case.ranking(*pair):
+                powers[j] += each
         return powers
 
 
@@ -327,6 +355,9 @@ def threats(case: Input, counts: Counts, size: int, paper: bool) -> Iterator[Thr
     With `paper`, `beaten` threats have only the needs that Theorem 3.4 uses: passing the runner-up, and round 2.
     """
     w, s = case.w, case.s
+    if case.election == "maximin":
+        yield from outduelled(case, counts, size)
+        return
     passes = {c: passing(case, w, c) for c in case.rivals}
     possible = [c for c in case.rivals if not counts.excludes(passes[c], size)]
     if case.election == "plurality":
@@ -344,21 +375,39 @@ def threats(case: Input, counts: Counts, size: int, paper: bool) -> Iterator[Thr
         needs = [need for need in (passing(case, u, c) for u in ahead) if need.gap > 0]
         if any(counts.excludes(need, size) for need in needs):
             continue
-        final = Need(case.final_gap(c), 0, {}, c)
+        final = Need(case.final_gap(c), 0, {}, {(w, c): 2})
         if final.gap > 0:
             needs.append(final)
         if counts.excludes(final, size):
             continue
-        if len(needs) > 1 and not paper:  # the sum must hold too, and shows that needs compete for members
-            by_vote: dict[int, int] = {}
-            for need in needs:
-                for u, each in need.by_vote.items():
-                    by_vote[u] = by_vote.get(u, 0) + each
-            both = Need(sum(n.gap for n in needs), sum(n.base for n in needs), by_vote, c if final.gap > 0 else None)
+        if len(needs) > 1 and not paper:
+            both = added(needs)
             if counts.excludes(both, size):
                 continue
             needs.append(both)
         yield Threat((c,), needs)
+
+
+def outduelled(case: Input, counts: Counts, size: int) -> Iterator[Threat]:
+    """Yield the maximin threats that no single need excludes for `size` buckets.
+
+    Class c overtakes w when m[c] >= m[w] + [c > w]: when M[c, a] >= M[w, b] + [c > w] for some class b, with which w
+    then has its worst duel, and for every class a. A taken member lowers M[w, b] - M[c, a] by at most 2: by 1 if it
+    ranked w above b, and by 1 if it ranked a above c. It does so for all a and b at once by ranking c first and w last.
+    """
+    w, most = case.w, 2 * size * max(counts.sizes)
+    duels = duels_of(case.ballots)
+    for c in sorted(case.rivals, key=lambda c: c != case.s):
+        others = sorted((a for a in range(case.n_classes) if a != c), key=lambda a: duels[c][a])
+        for b in sorted(case.rivals, key=lambda b: duels[w][b]):
+            if duels[w][b] - duels[c][others[0]] + (c > w) > most:
+                break  # the other b have larger gaps
+            gaps = {a: duels[w][b] - duels[c][a] + (c > w) for a in others}
+            duel = Need(0, 0, {}, {(w, b): 1})
+            needs = [added([duel, Need(gap, 0, {}, {(a, c): 1})]) for a, gap in gaps.items() if gap > 0]
+            needs += [added(needs)] if len(needs) > 1 else []
+            if not any(counts.excludes(need, size) for need in needs):
+                yield Threat((c,), needs)
 
 
 def search(counts: Counts, needs: list[Need], size: int, limit: int) -> list[int] | bool | None:
@@ -408,6 +457,13 @@ def search(counts: Counts, needs: list[Need], size: int, limit: int) -> list[int
     return None
 
 
+def least_radius(case: Input, counts: Counts) -> int:
+    """Return a simple lower bound on the radius of maximin: a bucket of L members lowers m[w] - m[c] by at most 2 L."""
+    worst = [min(duels[:c] + duels[c + 1 :]) for c, duels in enumerate(duels_of(case.ballots))]
+    gaps = [worst[case.w] - worst[c] + (c > case.w) for c in case.rivals]
+    return (min(gaps) - 1) // (2 * max(1, *counts.sizes))
+
+
 def attack_with(case: Input, threat: Threat, members: Sequence[int]) -> Attack:
     """Return the attack in which these members serve a threat best."""
     if len(threat.to) == 1:
@@ -442,6 +498,8 @@ def check_input(
     election: str, bound: str, ballots: Sequence[Row], claim: Claim, spread: Spread | None, nodes: int = SEARCH
 ) -> Verdict:
     """Check one input's prediction, runner-up and radius. `spread` is None for one bucket per member."""
+    if election == "maximin" and bound == "paper":
+        return Verdict("maximin is not in the paper and has no such bound, claimed paper")
     case = Input(election, ballots)
     for what, elected, claimed in (("prediction", case.w, claim[0]), ("runner-up", case.s, claim[1])):
         if elected != claimed:
@@ -449,6 +507,8 @@ def check_input(
     most = case.k if spread is None else len(spread.buckets)
     if claim.radius > most:
         return Verdict(f"a radius is at most {most}, the number of buckets, claimed {claim.radius}")
+    if election == "maximin":
+        return _check_spread(case, bound, claim.radius, spread or Spread([[j] for j in range(case.k)], case.k), nodes)
     if spread is None or spread.is_one_to_one():
         return _check_alone(case, bound, claim.radius)
     return _check_spread(case, bound, claim.radius, spread, nodes)
@@ -485,7 +545,10 @@ def _check_spread(case: Input, bound: str, radius: int, spread: Spread, nodes: i
             return Verdict(f"the radius is below the claimed {radius}: {_describe(case, threat)} with buckets {names}")
     if radius >= len(spread.buckets):
         return Verdict()
-    if next(threats(case, counts, radius + 1, True), None) is None:
+    if case.election == "maximin":
+        if (least := least_radius(case, counts)) > radius:
+            return Verdict(f"the radius is at least {least}, claimed {radius}")
+    elif next(threats(case, counts, radius + 1, True), None) is None:
         return Verdict(f"the radius of Theorem 3.4 is above the claimed {radius}")
     return Verdict(exact=_is_exact(case, counts, radius))
 
@@ -560,6 +623,8 @@ def parse(data: bytes) -> Proof:
     for name, known in (("election", ELECTIONS), ("bound", BOUNDS)):
         if proof.get(name) not in known:
             raise MalformedError(f"{name} must be one of {', '.join(known)}, got {proof.get(name)!r:.40}")
+    if proof["election"] == "maximin" and proof["bound"] == "paper":
+        raise MalformedError("bound must be tight for maximin, which is not in the paper, got 'paper'")
     k = _number(proof, "n_members", 1, MOST_MEMBERS)
     n_classes = _number(proof, "n_classes", 2, 65536)
     n = _number(proof, "n_inputs", 1, MOST_FILE)

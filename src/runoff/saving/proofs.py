@@ -62,6 +62,7 @@ def write(
         "version": check.VERSION,
         "election": election,
         "bound": certificates.bound,
+        "unit": certificates.unit,
         "n_inputs": n,
         "n_members": n_members,
         "n_classes": n_classes,

@@ -118,6 +118,7 @@ def classifier(
     X: Any = None,
     y: Any = None,
     *,
+    groups: Any = None,
     inputs: Any = None,
     members: Members | Callable[[], tuple[Members | None, str]] | None = None,
     full: bool = False,
@@ -130,7 +131,8 @@ def classifier(
 ) -> Report:
     """Verify a saved classifier with its training data: an array, a sparse matrix, a DataFrame, or strings.
 
-    Its radii are proven for `inputs`, by default the training samples. `members` scores and trains the members, like
+    `groups` are the sources of the samples, for a classifier that was fitted with them. Radii are proven for `inputs`,
+    by default the training samples. `members` scores and trains the members, like
     `runoff.runs.retraining.members_of`. The other parameters are those of `run`.
     """
     report = Report(str(path))
@@ -140,7 +142,7 @@ def classifier(
     if steps.open():
         report.facts |= {"manifest_sha256": steps.directory.digest}
         resolved, why_no_members = _resolved(members, why_no_members)
-        if steps.compare_data(X, y, why_no_data):
+        if steps.compare_data(X, y, why_no_data, groups):
             steps.prove(X if inputs is None else inputs, resolved, why_no_members)
             if retrain:
                 steps.retrain(retrain, resolved, why_no_members)

@@ -70,9 +70,12 @@ class ClassifierVerifier(Verification):
             return False
         return True
 
-    def compare_data(self, X: Any, y: Any, why_absent: str) -> bool:
+    def compare_data(self, X: Any, y: Any, why_absent: str, groups: Any = None) -> bool:
         """Compare the training sets derived from the data with those that the members were trained on."""
         report = self.report
+        if self.parts.unit == "sources" and X is not None and groups is None:
+            report.skipped("the training sets of the members", "they are divided by source, and no groups were passed")
+            return True
         if X is None or y is None:
             report.skipped("the training sets of the members", why_absent)
             return True
@@ -87,7 +90,7 @@ class ClassifierVerifier(Verification):
             return False
         self.progress("hashing the samples")
         try:
-            self.divided = self.parts.divide(X, codes)
+            self.divided = self.parts.divide(X, codes, groups=groups)
         except ValueError as error:
             report.files("the data", str(error))
             return False

@@ -9,6 +9,7 @@ alone, whatever the type of the array; the label is not part of it.
 | resized images | FE, then the digest of the image before it was resized |
 | sparse rows | the number of columns, the columns of the entries that are not 0, their values |
 | strings | "s", the length, the string in Unicode's composed form |
+| sources | FD, then the name as a string; whole numbers are written in decimal, so that 7, 7.0, "7" and "7.0" are the same |
 | rows of tables | as numbers if all values are numbers; else FF, then each value with its kind and, for strings, its length |
 
 All numbers are little-endian; there is one zero and one NaN.
@@ -106,6 +107,28 @@ def sparse_rows(matrix: Any) -> Iterator[bytes]:
             + np.array([j for j, _ in kept], "<i8").tobytes()
             + values.tobytes()
         )
+
+
+def source_bytes(value: Any) -> bytes:
+    """Return the bytes of the source of a sample: a string, or a whole number."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or value != value:
+        raise ValueError(f"the groups must be strings or whole numbers, got {value!r:.40}")
+    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+    text = unicodedata.normalize("NFC", text)
+    sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text)
+    digits = digits.removesuffix(".0")
+    if digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0"):
+        text = digits if digits == "0" else sign + digits
+    return b"\xfd" + text_cell(text)
+
+
+def source_digests(groups: Any, n: int, key: bytes) -> list[bytes]:
+    """Return the keyed digest of the source of each of n samples, 16 bytes."""
+    values = groups if isinstance(groups, (list, tuple)) else list(np.asarray(groups))
+    if len(values) != n:
+        raise ValueError(f"has {n} samples and {len(values)} groups")
+    return [hashlib.blake2b(source_bytes(value), key=key, digest_size=16).digest() for value in values]
 
 
 def contents(X: Any, original_digests: Any = None) -> Iterator[bytes]:

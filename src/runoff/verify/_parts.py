@@ -1,7 +1,9 @@
 """Buckets, spread and training sets, derived from data, key and settings.
 
 A sample's bucket is the first 8 bytes of its keyed digest, read as a little-endian number, modulo the number of
-buckets, k * d. Bucket b reaches the members (b + offset) mod k * d, for d offsets that are drawn once from the seed.
+buckets, k * d. Where sources are counted, the digest is that of the source. Where labels are counted, distinct digests
+are sorted and dealt out one by one. Bucket b reaches the members (b + offset) mod k * d, for d offsets that are drawn
+once from the seed.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from runoff.verify import _content
 
 HASHES = ("content", "pixel-sum")
+UNITS = ("samples", "sources", "labels")
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Parts:
     seed: int
     hash: str
     key: bytes
+    unit: str = "samples"
 
     @property
     def n_members(self) -> int:
@@ -46,17 +50,28 @@ class Parts:
     def fingerprint(self) -> str:
         """The SHA-256 of hash, key and spread."""
         key = hashlib.sha256(b"runoff fingerprint" + self.key).hexdigest()
-        text = json.dumps([self.n_partitions, self.d, self.offsets, self.hash, key])
+        text = json.dumps(
+            [self.n_partitions, self.d, self.offsets, self.hash, key, *([self.unit] if self.unit != "samples" else [])]
+        )
         return hashlib.sha256(text.encode()).hexdigest()
 
     def spread(self) -> list[list[int]]:
         """Return the members of each bucket."""
         return [[(b + offset) % self.n_members for offset in self.offsets] for b in range(self.n_members)]
 
-    def divide(self, X: Any, codes: NDArray[Any], original_digests: Any = None, original_sums: Any = None) -> Divided:
+    def divide(
+        self, X: Any, codes: NDArray[Any], original_digests: Any = None, original_sums: Any = None, groups: Any = None
+    ) -> Divided:
         """Return each member's training rows, in the order in which the member sees them."""
         digests = _content.digests(X, self.key, original_digests)
-        if self.hash == "content":
+        if self.unit == "sources":
+            sources = _content.source_digests(groups, len(digests), self.key)
+            values = [int.from_bytes(digest[:8], "little") for digest in sources]
+        elif self.unit == "labels":
+            halves = {d: (int.from_bytes(d[:8], "little"), int.from_bytes(d[8:], "little")) for d in digests}
+            ranks = {digest: i for i, digest in enumerate(sorted(halves, key=halves.__getitem__))}
+            values = [ranks[digest] for digest in digests]
+        elif self.hash == "content":
             values = [int.from_bytes(digest[:8], "little") for digest in digests]
         else:
             values = _content.pixel_sums(X, original_sums)

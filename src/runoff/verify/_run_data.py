@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.verify import networks
+from runoff.verify import _content, networks
 from runoff.verify._settings import Verification, compare_members
 from runoff.verify.directory import UnfitError
 
@@ -91,12 +91,15 @@ class RunData(Verification):
             at = int(np.flatnonzero(self.labels != dataset.y_test)[0]) if len(self.labels) == len(dataset.y_test) else 0
             report.files("labels.npy", f"does not hold the labels of the dataset: input {at}")
         try:
-            x, y = self._edited(np.asarray(dataset.x_train), np.asarray(dataset.y_train))
-        except UnfitError as error:
+            groups = None if dataset.groups is None else list(dataset.groups)
+            x, y, groups = self._edited(np.asarray(dataset.x_train), np.asarray(dataset.y_train), groups)
+            if (groups is None) == (self.parts.unit == "sources"):
+                raise UnfitError("and settings disagree on whether samples have sources")
+        except ValueError as error:
             report.files("edits/", str(error))
             return False
         self.x, self.inputs = networks.arranged(x), networks.arranged(np.asarray(dataset.x_test))
-        self.divided = self.parts.divide(self.x, y, dataset.original_digests, dataset.original_sums)
+        self.divided = self.parts.divide(self.x, y, dataset.original_digests, dataset.original_sums, groups)
         if len(report.failures) == before:
             edits = len(manifest.get("edits", ()))
             with_edits = f", with {edits} edits applied" if edits else ""
@@ -104,7 +107,9 @@ class RunData(Verification):
         compare_members(manifest, manifest.get("member_sizes"), self.divided, report)
         return len(report.failures) == before
 
-    def _edited(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _edited(
+        self, x: NDArray[Any], y: NDArray[Any], groups: list[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], list[Any] | None]:
         """Return the samples after the edits that the run records, applied in order."""
         for name in self.directory.manifest.get("edits", []):
             match = EDIT.fullmatch(name) if isinstance(name, str) else None
@@ -114,14 +119,22 @@ class RunData(Verification):
             images, labels = arrays.get("x"), arrays.get("y")
             if images is None or labels is None or images.shape[1:] != x.shape[1:] or labels.shape != images.shape[:1]:
                 raise UnfitError(f"are not samples of the dataset's shape: {name}")
+            names = arrays.get("groups")
+            if (names is None) != (groups is None) or (names is not None and names.shape != labels.shape):
+                raise UnfitError(f"do not have the sources of their samples: {name}")
             if match[1] == "add":
                 x, y = np.concatenate([x, images]), np.concatenate([y, labels.astype(np.int64)])
+                groups = None if groups is None or names is None else [*groups, *names]
                 continue
             keep = np.ones(len(x), bool)
-            for image, label in zip(images, labels, strict=True):
+            for i, (image, label) in enumerate(zip(images, labels, strict=True)):
                 same = np.flatnonzero(keep & (y == label) & (x == image).reshape(len(x), -1).all(axis=1))
+                if groups is not None and names is not None:
+                    wanted = _content.source_bytes(names[i])
+                    same = np.array([j for j in same if _content.source_bytes(groups[j]) == wanted], np.int64)
                 if not len(same):
                     raise UnfitError(f"remove a sample that is not a training sample: {name}")
                 keep[same[-1]] = False
             x, y = x[keep], y[keep]
-        return x, y
+            groups = None if groups is None else [group for group, kept in zip(groups, keep, strict=True) if kept]
+        return x, y, groups

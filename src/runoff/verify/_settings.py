@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.verify._parts import HASHES, Divided, Parts, derived_key
+from runoff.verify._parts import HASHES, UNITS, Divided, Parts, derived_key
 from runoff.verify._report import Report
 from runoff.verify.directory import RUN, Directory, UnfitError, open_directory
 
@@ -68,6 +68,9 @@ def parts_of(directory: Directory, report: Report) -> Parts | None:
         seed = bounded(settings.get("random_state"), "random_state", 0, MOST_SEED)
         if settings.get("hash") not in HASHES:
             raise UnfitError(f"must have a hash from {', '.join(HASHES)}, got {settings.get('hash')!r:.40}")
+        unit = (settings if directory.kind == RUN else manifest).get("unit", "samples")
+        if unit not in UNITS:
+            raise UnfitError(f"must count one of {', '.join(UNITS)}, got {unit!r:.40}")
         if "key" not in directory.present:
             raise UnfitError("does not list the key")
         key = directory.data("key", 64)
@@ -76,7 +79,7 @@ def parts_of(directory: Directory, report: Report) -> Parts | None:
     except UnfitError as error:
         report.files("manifest.json", str(error))
         return None
-    parts = Parts(k, d, seed, settings["hash"], key)
+    parts = Parts(k, d, seed, settings["hash"], key, unit)
     recorded: Any = manifest.get("partition")
     if directory.kind == RUN:
         recorded = recorded if isinstance(recorded, dict) else {}

@@ -105,4 +105,7 @@ def dataset_fingerprint(dataset: Any) -> str:
         array = np.asarray(array)
         hashed.update(f"{name} {array.dtype.name} {','.join(str(n) for n in array.shape)}\n".encode())
         hashed.update(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+    if (groups := getattr(dataset, "groups", None)) is not None:
+        hashed.update(f"groups {groups.dtype.name} {len(groups)}\n".encode())
+        hashed.update(np.ascontiguousarray(groups, groups.dtype.newbyteorder("<")).tobytes())
     return hashed.hexdigest()
