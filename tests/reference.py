@@ -117,23 +117,30 @@ def paper_certificate(election, ballots, spread=None, clip=False):
 # --- an adversary that tries everything ------------------------------------------------------------------------------
 
 
-def true_cost(election, ballots, spread=None, sensible=False):
-    """The fewest buckets whose members, with any ballots at all, elect another class; inf where none do.
+def true_cost(election, ballots, spread=None, sensible=False, to=None):
+    """The fewest buckets whose members, with any ballots at all, elect another class, or class `to`; inf where none do.
 
     `sensible=True` tries only ballots that rank the winner last, one for each first choice. Nothing is lost: votes and
-    the winner's place are all that these elections read. It allows for larger cases.
+    the winner's place are all that these elections read. It allows for larger cases. With `to`, it tries for plurality
+    and run-off only ballots that rank `to` first or second, and for maximin only those that rank it first.
     """
     rule, n_classes = RULES[election], len(ballots[0])
     buckets = [[i] for i in range(len(ballots))] if spread is None else spread
     winner = rule(ballots)[0]
     anything = list(permutations(range(n_classes)))
-    if sensible:
+    if sensible and to is not None:
+        if election == "maximin":
+            anything = [b for b in anything if b[0] == to]
+        else:
+            anything = list({b[0]: b for b in anything if to in b[:2]}.values())
+    elif sensible:
         anything = list({b[0]: b for b in anything if b[-1] == winner}.values())
 
     @cache
     def falls(members):
         kept = [b for i, b in enumerate(ballots) if i not in members]
-        return any(rule(kept + list(new))[0] != winner for new in combinations_with_replacement(anything, len(members)))
+        after = (rule(kept + list(new))[0] for new in combinations_with_replacement(anything, len(members)))
+        return any(c != winner if to is None else c == to for c in after)
 
     for size in range(len(buckets) + 1):
         for chosen in combinations(buckets, size):

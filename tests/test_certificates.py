@@ -110,7 +110,7 @@ def test_explanations_of_a_spread_say_how_far_the_truth_may_be():
 
 
 def test_the_example_in_the_docstring():
-    assert doctest.testmod(sys.modules["runoff.certificates"]) == doctest.TestResults(failed=0, attempted=4)
+    assert doctest.testmod(sys.modules["runoff.certificates"]) == doctest.TestResults(failed=0, attempted=8)
 
 
 def test_certified_accuracy():

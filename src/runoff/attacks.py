@@ -1,18 +1,18 @@
-"""Attacks: the smallest takeover found that changes a prediction, to compare with the proven radius."""
+"""Attacks: the smallest takeover found that changes a prediction, and what a given target needs."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff._kernels.covering import FOUND, UNREACHABLE, search, taken
 from runoff.ballots import Ballots, points, readable
-from runoff.elections.base import SEARCH_NODES, Election, Members, Outcome, Story, Threat, separate_bound
-from runoff.scores import checked_scores
+from runoff.elections.base import Election, Members, Outcome, Story, Threat, smallest
+from runoff.errors import InputError
+from runoff.scores import checked_scores, in_parts, n_threads
 from runoff.spreads import Spread, disjoint
-
-MOST_THREATS = 64  # searched for an attack, the most promising first
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,55 +50,81 @@ class Attack:
         return len(self.buckets)
 
 
-def find(election: Election, ballots: Ballots, spread: Spread | None, cost: int) -> Attack | None:
-    """Return the smallest attack found on one input, where none takes fewer than `cost` buckets; None if none can."""
+def costs_to(
+    election: Election,
+    blocks: Iterator[NDArray[Any]],
+    shape: tuple[int, int],
+    spread: Spread | None,
+    target: int,
+    budget: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return, for the inputs of all blocks, the prediction and a proven number of buckets that `target` needs to win.
+
+    `shape` is (n_members, n_classes), and `budget` a number of nodes of search per input for a spread.
+    """
+    results, done = [], 0
+    alone = spread is None or spread.one_to_one is not None
+    with ThreadPoolExecutor(n_threads()) as pool:
+        for raw in blocks:
+            if raw.shape[1:] != shape:
+                raise InputError(f"scores must have {shape[0]} members and {shape[1]} classes, got shape {raw.shape}")
+            block = readable(raw, done)
+            out = np.empty((2, len(block)), np.int64)
+
+            def part(a: int, b: int, block: NDArray[Any] = block, out: NDArray[np.int64] = out) -> int:
+                if spread is None or alone:
+                    return int(election.target_disjoint(block[a:b], target, out[0, a:b], out[1, a:b]))
+                return int(election.target_spread(block[a:b], target, spread.reach, budget, out[0, a:b], out[1, a:b]))
+
+            in_parts(pool, part, block, done)
+            results.append(out)
+            done += len(block)
+    prediction, cost = np.concatenate(results, axis=1)
+    return prediction, cost
+
+
+def find(
+    election: Election, ballots: Ballots, spread: Spread | None, cost: int, target: int | None = None
+) -> Attack | None:
+    """Return the smallest attack found on one input, where none takes fewer than `cost` buckets; None if none can.
+
+    With a `target`, which is not the prediction, it makes this class win.
+    """
     outcome = election.hold(ballots)
     spread = disjoint(len(ballots)) if spread is None else spread
+    if target is not None:
+        found = election.smallest_to(ballots, outcome, target, spread, cost)
+        if found is None:
+            return None
+        threat, buckets = found
+        return _replayed(election, ballots, outcome, threat, spread.reached(buckets), buckets, target)
     if spread.one_to_one is not None:
         takeovers = (election.takeover(ballots, outcome, size) for size in range(cost, len(ballots) + 1))
         threat, members = next(takeover for takeover in takeovers if takeover is not None)
         return _replayed(election, ballots, outcome, threat, members, np.sort(spread.one_to_one[members]))
-    best = _smallest(election, ballots, outcome, spread, cost)
+    best = smallest(election.threats(ballots, outcome), spread, cost)
     if best is None:
         return None
     threat, buckets = best
     return _replayed(election, ballots, outcome, threat, spread.reached(buckets), buckets)
 
 
-def _smallest(
-    election: Election, ballots: Ballots, outcome: Outcome, spread: Spread, cost: int
-) -> tuple[Threat, NDArray[np.int64]] | None:
-    """Search the most promising threats for an attack, each time with one bucket less than the best one so far."""
-    reach = spread.reach
-    bounded = [(separate_bound(threat, reach), threat) for threat in election.threats(ballots, outcome)]
-    bounded.sort(key=lambda pair: pair[0])
-    best: tuple[Threat, NDArray[np.int64]] | None = None
-    size = spread.n_buckets
-    chosen = np.empty(spread.n_buckets + 1, np.int32)
-    for tried, (bound, threat) in enumerate(bounded):
-        if bound >= UNREACHABLE or max(bound, cost) > size or (best is not None and tried >= MOST_THREATS):
-            break
-        while size >= max(bound, cost):
-            # Enough nodes for one dive to the bottom, which finds an attack if all buckets together are one.
-            verdict, _ = search(threat.gaps, threat.powers, size, reach, SEARCH_NODES + spread.n_buckets, chosen)
-            if verdict == FOUND:
-                best = threat, taken(chosen)
-                size = len(best[1]) - 1
-            else:
-                break
-    return best
-
-
 def _replayed(
-    election: Election, ballots: Ballots, outcome: Outcome, threat: Threat, members: Members, buckets: NDArray[np.int64]
+    election: Election,
+    ballots: Ballots,
+    outcome: Outcome,
+    threat: Threat,
+    members: Members,
+    buckets: NDArray[np.int64],
+    target: int | None = None,
 ) -> Attack:
     """Return the attack, after holding the election again with its ballots."""
     new = threat.new_ballots(ballots, members)
     after = ballots.copy()
     after[members] = new
     winner = election.hold(after).prediction
-    if winner == outcome.prediction:
+    if winner == outcome.prediction or target not in (None, winner):
         raise RuntimeError(
-            f"the attack '{threat.how.describe()}' does not change the prediction: please report this as a bug"
+            f"the attack '{threat.how.describe()}' does not succeed when carried out: please report this as a bug"
         )
     return Attack(buckets, members, new, winner, threat.how)

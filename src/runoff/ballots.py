@@ -90,9 +90,10 @@ def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:
     return points(block)
 
 
-def prefer(ballots: Ballots, firsts: NDArray[np.int64], last: int) -> Ballots:
-    """Move each ballot's class `firsts[j]` to the top and `last` to the bottom; the others keep their order."""
+def prefer(ballots: Ballots, firsts: NDArray[np.int64], last: int | None = None) -> Ballots:
+    """Move each ballot's class `firsts[j]` to the top, and `last` to the bottom; the others keep their order."""
     moved = ballots.astype(np.int64)
     moved[np.arange(len(moved)), firsts] = moved.shape[1]
-    moved[:, last] = -1
+    if last is not None:
+        moved[:, last] = -1
     return points(moved)

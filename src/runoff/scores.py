@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Scores:
     spread: NDArray[np.int64] = field(repr=False)
     fingerprint: str
     classes_fixed: bool = True  # whether the labels were fixed beforehand, which `certify` requires
+    unit: str = "samples"  # what one edit is: "samples", "sources" or "labels"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
@@ -36,7 +38,7 @@ class Scores:
     def __getitem__(self, inputs: Any) -> Scores:
         """Return the scores of some inputs."""
         values = self.values[inputs].reshape(-1, *self.values.shape[1:])
-        return Scores(values, self.spread, self.fingerprint, self.classes_fixed)
+        return replace(self, values=values)
 
 
 def blocks_of(scores: Any) -> Iterator[NDArray[Any]]:
@@ -92,8 +94,38 @@ def check_finite(block: NDArray[Any], start: int) -> None:
         )
 
 
+def n_threads() -> int:
+    """Return the number of threads that inputs are divided among, which NUMBA_NUM_THREADS sets."""
+    from numba import config
+
+    return int(config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+
+
+def in_parts(pool: ThreadPoolExecutor, part: Callable[[int, int], int], block: NDArray[Any], start: int) -> None:
+    """Call `part(a, b)` in threads for consecutive parts of a block, of which the first input is number `start`.
+
+    `part` returns the first of its inputs with a score that is not finite, or -1.
+    """
+    # More parts than threads, since inputs take different times.
+    edges = np.unique(np.linspace(0, len(block), 4 * pool._max_workers + 1, dtype=int))
+    bad = [a + at for a, at in zip(edges, pool.map(part, edges[:-1], edges[1:]), strict=False) if at >= 0]
+    if bad:
+        check_finite(block[min(bad)][None], start + min(bad))
+
+
+def selected(array: NDArray[Any], rows: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    """Yield some inputs of an array in blocks, without a copy of all of them at once."""
+    step = _rows_per_block(array)
+    for start in range(0, len(rows), step):
+        yield array[rows[start : start + step]]
+
+
+def _rows_per_block(array: NDArray[Any]) -> int:
+    return max(1, BLOCK_BYTES // int(array[0].size * max(4, array.itemsize)))
+
+
 def _cut(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    rows = max(1, BLOCK_BYTES // (array[0].size * max(4, array.itemsize)))
+    rows = _rows_per_block(array)
     pages = _mapped(array)
     for start in range(0, len(array), rows):
         yield array[start : start + rows]

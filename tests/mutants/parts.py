@@ -35,6 +35,7 @@ PARTS = {
             "elections/plurality.py",
             "elections/runoff.py",
             "elections/maximin.py",
+            "_kernels/maximin.py",
             "attacks.py",
         ),
         ("test_adversary.py", *PROOFS, "test_certificates.py"),

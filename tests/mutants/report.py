@@ -1,13 +1,13 @@
 """Survivors that cannot matter, kept as data; and the table of docs/mutants.md."""
 
 import datetime
-import subprocess
 import tomllib
 from pathlib import Path
 
 from tests.mutants.operators import Mutant
 from tests.mutants.parts import PARTS, ROOT
 from tests.mutants.running import EXPLAINED, KILLED, SURVIVED, TIMEOUT, UNCOVERED, UNREACHED, Results
+from tests.tables import commit, duration
 
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.toml"
 PAGE = ROOT / "docs" / "mutants.md"
@@ -47,7 +47,7 @@ def row(part: str, results: Results) -> str:
         f"{len(explained):,}",
         f"{len(gaps):,}",
         f"{share(results):.1f} %",
-        _duration(results.seconds),
+        duration(results.seconds),
         f"{datetime.date.today()}, {commit()}",
     ]
     return f"| {' | '.join(cells)} |"
@@ -59,22 +59,6 @@ def share(results: Results) -> float:
     verdicts = list(results.verdicts.values())
     tried = len(verdicts) - verdicts.count(UNREACHED) - len(explained)
     return 100.0 if not tried else 100 * (tried - len(gaps)) / tried
-
-
-def commit() -> str:
-    """The commit that is checked out, with a mark where files differ from it."""
-    told = subprocess.run(
-        ["git", "describe", "--always", "--dirty=+", "--abbrev=9", "--exclude=*"],  # noqa: S607
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return told.stdout.strip() or "unknown"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def write(found: dict[str, Results], path: Path = PAGE) -> None:

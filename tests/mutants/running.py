@@ -135,7 +135,11 @@ class Campaign:
                 continue
             tests = everywhere
             if mutant.where:
-                lines = range(mutant.line, max(mutant.end, mutant.line) + 1)
+                lines = {*range(mutant.line, max(mutant.end, mutant.line) + 1)}
+                if not any((mutant.file, line) in runs for line in lines):  # a default: no code has its line
+                    lines = {
+                        line for _, _, line in swaps[mutant.file].functions[mutant.where].__code__.co_lines() if line
+                    }
                 tests = list({test for line in lines for test in runs.get((mutant.file, line), [])})
             if not tests:
                 self.results.verdicts[mutant] = UNCOVERED

@@ -51,12 +51,7 @@ def needed(power: Any, gap: int, limit: int, reach: Any, sums: Any, tally: Any) 
     if gap <= 0:
         return 0
     bucket_sums(power, reach, sums)
-    highest = 0
-    for b in range(sums.shape[0]):
-        highest = max(highest, sums[b])
-    tally[: highest + 1] = 0
-    for b in range(sums.shape[0]):
-        tally[sums[b]] += 1
+    highest = _count(sums, tally)
     count = 0
     for value in range(highest, 0, -1):
         here = tally[value]
@@ -67,6 +62,34 @@ def needed(power: Any, gap: int, limit: int, reach: Any, sums: Any, tally: Any) 
         if count >= limit:
             return limit
     return min(limit, UNREACHABLE)
+
+
+@helper
+def largest_sums(power: Any, most: int, reach: Any, sums: Any, tally: Any, out: Any) -> None:
+    """Fill `out[m]` with the largest sum of the powers of m buckets, for m up to `most` or the number of buckets."""
+    bucket_sums(power, reach, sums)
+    highest = _count(sums, tally)
+    filled, total, n_buckets = 0, np.int32(0), sums.shape[0]
+    out[0] = 0
+    while filled < most and filled < n_buckets:
+        while tally[highest] == 0:
+            highest -= 1
+        tally[highest] -= 1
+        total += highest
+        filled += 1
+        out[filled] = total
+
+
+@helper
+def _count(sums: Any, tally: Any) -> int:
+    """Fill `tally` with the number of buckets of each power, up to the highest, and return that."""
+    highest = 0
+    for b in range(sums.shape[0]):
+        highest = max(highest, sums[b])
+    tally[: highest + 1] = 0
+    for b in range(sums.shape[0]):
+        tally[sums[b]] += 1
+    return highest
 
 
 @helper

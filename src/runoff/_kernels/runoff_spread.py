@@ -6,7 +6,7 @@ import numpy as np
 
 from runoff._kernels.compiling import helper, kernel
 from runoff._kernels.counting import first_choices, gap, ranks_above
-from runoff._kernels.covering import IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search
+from runoff._kernels.covering import IMPOSSIBLE, PROVEN, UNREACHABLE, largest_sums, needed, search
 from runoff._kernels.plurality import pass_power
 from runoff._kernels.runoff import final_gap, finalists
 
@@ -36,7 +36,7 @@ def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, r
         if n_classes > 2:
             best = _eliminated_spread(first, votes, w, best, reach, power, near, sums, tally)
         if tight and best < UNREACHABLE:
-            best = _raise(row, first, votes, above, w, s, best, bound, near, reach, budget)
+            best = _raise(row, first, votes, above, w, s, best, bound, near, reach, budget, sums, tally)
         cost[i] = best
     return -1
 
@@ -129,25 +129,39 @@ def _eliminated_spread(
 
     The gaps are added unclipped, as in the proof of Lemma 3.8. Its statement clips each at 0 first, which is wrong if
     one class already beats w: docs/proofs.md has a cheaper attack.
+
+    Many classes have too many pairs to bound each one. A bucket's power on the sum of two gaps is at most what it would
+    be if one class, or both, had no voters, and gaps rise along `near`: a bound that ignores the voters of the second
+    class ends the inner loop, and one that ignores those of both ends the outer loop.
     """
     count = closest(votes, w, reach, best, near)
     singles = np.zeros(count, np.int32)  # 1v1(w, c), once known
-    for y in range(1, count):
-        g2 = gap(votes, w, near[y])
-        for x in range(y):
-            g1 = gap(votes, w, near[x])
-            if g2 > 2 * reach.largest * (best - 1) or g1 + g2 > 3 * reach.largest * (best - 1):
+    of_any, with_x = np.zeros(sums.shape[0] + 1, np.int32), np.zeros(sums.shape[0] + 1, np.int32)
+    pair_power(first, w, -1, -1, power)
+    largest_sums(power, best - 1, reach, sums, tally, of_any)
+    for x in range(count - 1):
+        g1 = gap(votes, w, near[x])
+        for y in range(x + 1, count):
+            together, size = g1 + gap(votes, w, near[y]), min(best - 1, sums.shape[0])
+            if together > of_any[size]:
+                if y == x + 1:
+                    return best
                 break
-            for z in (y, x):
+            if y == x + 1:
+                pair_power(first, w, near[x], -1, power)
+                largest_sums(power, size, reach, sums, tally, with_x)
+            if together > with_x[size]:
+                break
+            for z in (x, y):
                 if singles[z] == 0:
                     pass_power(first, w, near[z], power)
                     singles[z] = needed(power, gap(votes, w, near[z]), best, reach, sums, tally)
-            bound = max(singles[x], singles[y])
-            if singles[y] >= best:
+            if singles[x] >= best:
                 break
-            if bound < best:
+            if singles[y] < best:
                 pair_power(first, w, near[x], near[y], power)
-                best = min(best, max(bound, needed(power, g1 + g2, best, reach, sums, tally)))
+                pair = needed(power, together, best, reach, sums, tally)
+                best = min(best, max(singles[x], singles[y], pair))
     return best
 
 
@@ -225,6 +239,8 @@ def _raise(
     near: Any,
     reach: Any,
     budget: int,
+    sums: Any,
+    tally: Any,
 ) -> int:
     """Return a higher cost: raise `best` while search proves that no threat succeeds with `best` buckets."""
     n_members, n_classes = row.shape
@@ -232,6 +248,7 @@ def _raise(
     chosen = np.zeros(n_buckets + 1, np.int32)
     powers = np.zeros((RIVALS + 2, n_members), np.int32)
     gaps = np.zeros(RIVALS + 2, np.int32)
+    of_any, with_x = np.zeros(n_buckets + 1, np.int32), np.zeros(n_buckets + 1, np.int32)
     while best <= n_buckets:
         for turn in range(n_classes):
             c = (s + turn) % n_classes  # s first, since it is the usual threat
@@ -254,11 +271,18 @@ def _raise(
                 return best
         if n_classes > 2:
             count = closest(votes, w, reach, best + 1, near)
-            for y in range(1, count):
-                for x in range(y):
-                    rows = elimination_rows(first, votes, w, near[x], near[y], gaps, powers)
-                    if gaps[2] > 3 * reach.largest * best:
+            pair_power(first, w, -1, -1, powers[0])
+            largest_sums(powers[0], best, reach, sums, tally, of_any)
+            for x in range(count - 1):
+                g1 = gap(votes, w, near[x])
+                if g1 + gap(votes, w, near[x + 1]) > of_any[best]:
+                    break
+                pair_power(first, w, near[x], -1, powers[0])
+                largest_sums(powers[0], best, reach, sums, tally, with_x)
+                for y in range(x + 1, count):
+                    if g1 + gap(votes, w, near[y]) > with_x[best]:
                         break
+                    rows = elimination_rows(first, votes, w, near[x], near[y], gaps, powers)
                     verdict, nodes = search(gaps[:rows], powers[:rows], best, reach, budget, chosen)
                     budget -= nodes
                     if verdict != PROVEN and verdict != IMPOSSIBLE:

@@ -1,4 +1,4 @@
-"""Elections: every module of this package except `base` and `votes` defines one as `ELECTION`."""
+"""Elections: every module of this package except those in `SHARED` defines one as `ELECTION`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runoff.errors import InputError
 if TYPE_CHECKING:
     from runoff.elections.base import Election
 
-SHARED = ("base", "votes")
+SHARED = ("base", "overtaking", "votes")
 NAMES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in SHARED))
 DEFAULT, BASELINE = "runoff", "plurality"  # the default of `election=`; the reference for improvements
 

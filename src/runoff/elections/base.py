@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from runoff._kernels.covering import FOUND, IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search, taken
 from runoff.ballots import Ballots, points, prefer
 from runoff.elections.votes import count_votes, vote_bars
-from runoff.spreads import Reach, disjoint
+from runoff.errors import InputError
+from runoff.spreads import Reach, Spread, disjoint
 
 Members = NDArray[np.int64]
 
@@ -47,7 +48,7 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class Threat:
-    """One way to change a prediction.
+    """One way to change a prediction, or to make a given class win.
 
     An attack that takes over a set of members succeeds this way exactly when every row is met: the powers of the
     taken members sum to at least the gap. Some threat must succeed for the prediction to change.
@@ -56,7 +57,7 @@ class Threat:
     how: Story
     gaps: NDArray[np.int32]  # (rows,)
     powers: NDArray[np.int32]  # (rows, n_members), none negative
-    last: int  # the class that taken members rank last
+    last: int | None  # the class that taken members rank last; None if it does not matter
     firsts: Callable[[Members], Members] = field(repr=False)  # the first choice of each taken member
 
     def new_ballots(self, ballots: Ballots, members: Members) -> Ballots:
@@ -72,7 +73,8 @@ class Election(ABC):
     """A rule from ballots to a winner, with what certificates and reports need.
 
     A new election is one subclass in a module of its own: `hold` and `threats` are enough for exact attacks and sound
-    radii, and `rounds` for the report. `certify_disjoint` and `certify_spread` may be replaced by compiled versions.
+    radii, and `rounds` for the report. `threats_to` adds `radius_to` and attacks with a target. `certify_disjoint`,
+    `certify_spread`, `target_disjoint` and `target_spread` may be replaced by compiled versions.
 
     Attributes
     ----------
@@ -103,17 +105,34 @@ class Election(ABC):
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
         """Yield every way in which the prediction can change."""
 
+    def threats_to(self, ballots: Ballots, outcome: Outcome, target: int) -> Iterator[Threat]:
+        """Yield every way in which class `target`, which is not the prediction, can win."""
+        raise InputError(
+            f"a target needs an election that defines threats_to, got {self.name!r}: use another election, or define it"
+        )
+
     def rounds(self, ballots: Ballots, outcome: Outcome) -> tuple[Round, ...]:
         """Return the rounds of the election in order. The last one decides between prediction and runner-up."""
         return (Round("The vote", "first choices", vote_bars(count_votes(ballots))),)
 
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
         """Return a threat and `size` members that meet it, with one bucket per member; None if none is found."""
-        reach = disjoint(len(ballots)).reach
-        chosen = np.empty(len(ballots) + 1, np.int32)
-        for threat in self.threats(ballots, outcome):
-            if search(threat.gaps, threat.powers, size, reach, SEARCH_NODES, chosen)[0] == FOUND:
-                return threat, taken(chosen)
+        return _takeover(self.threats(ballots, outcome), size, len(ballots))
+
+    def takeover_to(self, ballots: Ballots, outcome: Outcome, target: int, size: int) -> tuple[Threat, Members] | None:
+        """Return a threat to elect `target` and at most `size` members that meet it, as `takeover` does."""
+        return _takeover(self.threats_to(ballots, outcome, target), size, len(ballots))
+
+    def smallest_to(
+        self, ballots: Ballots, outcome: Outcome, target: int, spread: Spread, cost: int
+    ) -> tuple[Threat, NDArray[np.int64]] | None:
+        """Return a threat to elect `target` and the fewest buckets found that meet it, not below `cost`, or None."""
+        if spread.one_to_one is None:
+            return smallest(self.threats_to(ballots, outcome, target), spread, cost)
+        for size in range(cost, len(ballots) + 1):
+            takeover = self.takeover_to(ballots, outcome, target, size)
+            if takeover is not None:
+                return takeover[0], np.sort(spread.one_to_one[takeover[1]])
         return None
 
     def certify_disjoint(self, scores: NDArray[Any], tight: bool, prediction: Any, runner_up: Any, cost: Any) -> int:
@@ -139,18 +158,70 @@ class Election(ABC):
             )
         return -1
 
+    def target_disjoint(self, scores: NDArray[Any], target: int, prediction: Any, cost: Any) -> int:
+        """Bound what class `target` needs to win, for a block with one bucket per member; return as `certify_disjoint`.
+
+        `cost` receives a proven number of buckets that any attack with this target needs, 0 if it is the prediction.
+        """
+        return self.target_spread(scores, target, disjoint(scores.shape[1]).reach, SEARCH_NODES, prediction, cost)
+
+    def target_spread(
+        self, scores: NDArray[Any], target: int, reach: Reach, budget: int, prediction: Any, cost: Any
+    ) -> int:
+        """Do the same for any spread, with at most `budget` nodes of search per input."""
+        for i, row in enumerate(scores):
+            if row.dtype.kind == "f" and not np.isfinite(row).all():
+                return i
+            ballots = points(row)
+            outcome = self.hold(ballots)
+            prediction[i] = outcome.prediction
+            cost[i] = 0 if outcome.prediction == target else self.target_cost(ballots, outcome, target, reach, budget)
+        return -1
+
+    def target_cost(self, ballots: Ballots, outcome: Outcome, target: int, reach: Reach, budget: int) -> int:
+        """Return a lower bound on the buckets that `target`, which is not the prediction, needs to win."""
+        threats = self.threats_to(ballots, outcome, target)
+        return min((threat_cost(threat, reach, budget) for threat in threats), default=UNREACHABLE)
+
 
 SEARCH_NODES = 20_000  # per input; `certify` uses fewer
+MOST_THREATS = 64  # searched for an attack, the most promising first
+
+
+def open_rows(rows: list[tuple[int, NDArray[np.int32]]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return gaps and powers of the rows that are not met yet, and of their sum.
+
+    The sum must hold too, and shows that the rows compete for members.
+    """
+    unmet = [(gap, power) for gap, power in rows if gap > 0]
+    if len(unmet) > 1:
+        unmet.append((sum(gap for gap, _ in unmet), np.sum([power for _, power in unmet], axis=0, dtype=np.int32)))
+    return np.array([gap for gap, _ in unmet], np.int32), np.array([power for _, power in unmet], np.int32)
+
+
+def voting_for(c: int) -> Callable[[Members], Members]:
+    """Return a rule for taken members by which all vote for class c."""
+    return lambda members: np.full(len(members), c)
+
+
+def _takeover(threats: Iterator[Threat], size: int, n_members: int) -> tuple[Threat, Members] | None:
+    reach = disjoint(n_members).reach
+    chosen = np.empty(n_members + 1, np.int32)
+    for threat in threats:
+        if search(threat.gaps, threat.powers, size, reach, SEARCH_NODES, chosen)[0] == FOUND:
+            return threat, taken(chosen)
+    return None
 
 
 def separate_bound(threat: Threat, reach: Reach) -> int:
     """Return the largest cost of a single row (Lemma 3.7): a sound and cheap bound."""
     sums = np.empty(len(reach.members_at) - 1, np.int32)
     tally = np.empty(int(threat.powers.max(initial=0)) * reach.largest + 1, np.int32)
-    return max(
+    costs = (
         int(needed(power, int(gap), UNREACHABLE, reach, sums, tally))
         for gap, power in zip(threat.gaps, threat.powers, strict=True)
     )
+    return max(costs, default=0)
 
 
 def threat_cost(threat: Threat, reach: Reach, budget: int) -> int:
@@ -166,3 +237,25 @@ def threat_cost(threat: Threat, reach: Reach, budget: int) -> int:
             return cost
         cost += 1
     return UNREACHABLE
+
+
+def smallest(threats: Iterator[Threat], spread: Spread, cost: int) -> tuple[Threat, NDArray[np.int64]] | None:
+    """Search the most promising threats for an attack, each time with one bucket less than the best one so far."""
+    reach = spread.reach
+    bounded = [(separate_bound(threat, reach), threat) for threat in threats]
+    bounded.sort(key=lambda pair: pair[0])
+    best: tuple[Threat, NDArray[np.int64]] | None = None
+    size = spread.n_buckets
+    chosen = np.empty(spread.n_buckets + 1, np.int32)
+    for tried, (bound, threat) in enumerate(bounded):
+        if bound >= UNREACHABLE or max(bound, cost) > size or (best is not None and tried >= MOST_THREATS):
+            break
+        while size >= max(bound, cost):
+            # Enough nodes for one dive to the bottom, which finds an attack if all buckets together are one.
+            verdict, _ = search(threat.gaps, threat.powers, size, reach, SEARCH_NODES + spread.n_buckets, chosen)
+            if verdict == FOUND:
+                best = threat, taken(chosen)
+                size = len(best[1]) - 1
+            else:
+                break
+    return best

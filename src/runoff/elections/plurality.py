@@ -1,13 +1,17 @@
 """Plurality: the class that most members rank first wins (DPA with one bucket per member, FA with a spread)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from runoff._kernels import plurality as kernels
+from runoff._kernels import targets, targets_spread
 from runoff.ballots import Ballots
-from runoff.elections.base import Election, Members, Outcome, Story, Threat
+from runoff.elections.base import Election, Members, Outcome, Story, Threat, open_rows, voting_for
 from runoff.elections.votes import count_votes, describe_votes, first_choices, gap, pass_power, top_two
+from runoff.spreads import Reach
 
 
 class Plurality(Election):
@@ -21,6 +25,7 @@ class Plurality(Election):
     reads_rankings = False
     certify_disjoint = staticmethod(kernels.disjoint)
     certify_spread = staticmethod(kernels.spread)
+    target_disjoint = staticmethod(targets.plurality)
 
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)
@@ -37,8 +42,30 @@ class Plurality(Election):
                     gaps=np.array([gap(votes, w, c)], np.int32),
                     powers=pass_power(ballots, w, int(c))[None],
                     last=w,
-                    firsts=lambda members, c=c: np.full(len(members), c),  # type: ignore[misc]
+                    firsts=voting_for(int(c)),
                 )
+
+    def target_spread(
+        self, scores: NDArray[Any], target: int, reach: Reach, budget: int, prediction: Any, cost: Any
+    ) -> int:
+        return int(targets_spread.spread(scores, False, target, reach, budget, prediction, cost))
+
+    def threats_to(self, ballots: Ballots, outcome: Outcome, target: int) -> Iterator[Threat]:
+        """Yield the only way: `target` passes every other class. No ballot serves it better than a vote for it."""
+        votes = count_votes(ballots)
+        rows = [(gap(votes, u, target), pass_power(ballots, u, target)) for u in range(len(votes)) if u != target]
+        yield Threat(Story("class {} passes every other class", (target,)), *open_rows(rows), None, voting_for(target))
+
+    def takeover_to(self, ballots: Ballots, outcome: Outcome, target: int, size: int) -> tuple[Threat, Members] | None:
+        # Each class ahead gives up the voters that it must lose, and any others fill the rest.
+        votes, first = count_votes(ballots), first_choices(ballots)
+        by_class = [np.flatnonzero(first == u) for u in range(len(votes)) if u != target]
+        pay = [max(0, int(votes[u] - votes[target] - size + (u < target))) for u in range(len(votes)) if u != target]
+        parts = [voters[:n] for voters, n in zip(by_class, pay, strict=True)]
+        parts += [voters[n:] for voters, n in zip(by_class, pay, strict=True)]
+        members = np.sort(np.concatenate(parts)[:size])
+        threat = next(self.threats_to(ballots, outcome, target))
+        return (threat, members) if threat.met_by(members) else None
 
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
         # Each of the winner's voters closes the gap by two, and there are always enough of them.

@@ -1,12 +1,14 @@
 """Run-off: the two classes with the most first choices meet, and the one that more members rank higher wins (ROE)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from runoff._kernels import runoff, runoff_spread
+from runoff._kernels import runoff, runoff_spread, targets, targets_spread
 from runoff.ballots import Ballots
-from runoff.elections.base import Election, Members, Outcome, Round, Story, Threat
+from runoff.elections.base import Election, Members, Outcome, Round, Story, Threat, open_rows, voting_for
 from runoff.elections.votes import (
     count_votes,
     describe_votes,
@@ -17,6 +19,7 @@ from runoff.elections.votes import (
     top_two,
     vote_bars,
 )
+from runoff.spreads import Reach
 
 
 class RunOff(Election):
@@ -29,6 +32,7 @@ class RunOff(Election):
     in_paper = True
     certify_disjoint = staticmethod(runoff.disjoint)
     certify_spread = staticmethod(runoff_spread.spread)
+    target_disjoint = staticmethod(targets.runoff)
 
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)
@@ -69,16 +73,8 @@ class RunOff(Election):
         votes = count_votes(ballots)
         rows = [(gap(votes, u, c), pass_power(ballots, u, c)) for u in range(len(votes)) if u not in (c, w)]
         rows.append((_final_gap(ballots, w, c), 2 * ranks_above(ballots, w, c).astype(np.int32)))
-        open_rows = [(g, p) for g, p in rows if g > 0]
-        if len(open_rows) > 1:  # the sum must hold too, and shows that the rows compete for members
-            open_rows.append((sum(g for g, _ in open_rows), np.sum([p for _, p in open_rows], axis=0, dtype=np.int32)))
-        return Threat(
-            how=Story("class {} reaches round 2 and beats class {} there", (c, w)),
-            gaps=np.array([g for g, _ in open_rows], np.int32),
-            powers=np.array([p for _, p in open_rows], np.int32),
-            last=w,
-            firsts=lambda members: np.full(len(members), c),
-        )
+        how = Story("class {} reaches round 2 and beats class {} there", (c, w))
+        return Threat(how, *open_rows(rows), w, voting_for(c))
 
     @staticmethod
     def _eliminated(ballots: Ballots, w: int, c1: int, c2: int) -> Threat:
@@ -99,6 +95,48 @@ class RunOff(Election):
             last=w,
             firsts=firsts,
         )
+
+    def target_spread(
+        self, scores: NDArray[Any], target: int, reach: Reach, budget: int, prediction: Any, cost: Any
+    ) -> int:
+        return int(targets_spread.spread(scores, True, target, reach, budget, prediction, cost))
+
+    def threats_to(self, ballots: Ballots, outcome: Outcome, target: int) -> Iterator[Threat]:
+        """Yield, for each opponent, the most popular first, that `target` meets it in round 2 and wins."""
+        for o in np.argsort(-count_votes(ballots), kind="stable"):
+            if o != target:
+                yield self._wins_against(ballots, target, int(o))
+
+    @staticmethod
+    def _wins_against(ballots: Ballots, t: int, o: int) -> Threat:
+        """Return the threat that t and o are the finalists, and t wins.
+
+        Taken members vote for t or for o: no other ballot serves it better. With y votes for t and x for o, some y >= A
+        and x >= B are needed, and exist if and only if A, B and A + B are at most x + y, which gives the rows.
+        """
+        votes, first = count_votes(ballots), first_choices(ballots)
+        against = ranks_above(ballots, o, t)
+        lead = int(against.sum()) - (len(ballots) - (t > o)) // 2  # members that must stop to rank o above t
+        others = [u for u in range(len(votes)) if u not in (t, o)]
+        for_t = [(gap(votes, u, t), pass_power(ballots, u, t)) for u in others] + [(lead, against.astype(np.int32))]
+        for_o = [(gap(votes, v, o), pass_power(ballots, v, o)) for v in others]
+        both = [(g + h, p + q - 1) for g, p in for_t for h, q in for_o]
+
+        def firsts(members: Members) -> Members:
+            left = votes - np.bincount(first[members], minlength=len(votes))
+            enough = max([0, *(gap(left, v, o) for v in others)])  # o gets what it needs, t the rest
+            return np.where(np.arange(len(members)) < enough, o, t)
+
+        how = Story("classes {} and {} advance to round 2, which class {} wins", (t, o, t))
+        return Threat(how, *open_rows([*for_t, *for_o, *both]), None, firsts)
+
+    def takeover_to(self, ballots: Ballots, outcome: Outcome, target: int, size: int) -> tuple[Threat, Members] | None:
+        for o in np.argsort(-count_votes(ballots), kind="stable"):
+            if o != target:
+                members = _best_pair(ballots, target, int(o), size)
+                if members is not None:
+                    return self._wins_against(ballots, target, int(o)), members
+        return None
 
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
         w = outcome.prediction
@@ -122,6 +160,35 @@ class RunOff(Election):
                 chosen += by_use[first[by_use] == u][:pay].tolist()
         chosen += by_use[~np.isin(by_use, chosen)].tolist()
         return np.sort(np.array(chosen[:size], dtype=np.int64))
+
+
+def _best_pair(ballots: Ballots, t: int, o: int, size: int) -> Members | None:
+    """Return `size` members with which t can win against o in round 2, or None: section 3 of docs/proofs.md.
+
+    The votes of t and o change by `up` and `by`, of which the larger is at most `size`, and all ways are tried.
+    """
+    votes, first = count_votes(ballots), first_choices(ballots)
+    against = ranks_above(ballots, o, t)
+    steps = np.arange(-min(size, int(votes[o])), size + min(size, int(votes[t])) + 1)
+    by, up = np.minimum(steps, size), np.minimum(size, size - steps)
+    total = by + up  # voters that the other classes lose
+    others = np.array([u for u in range(len(votes)) if u not in (t, o)], np.int64)
+    pay_t = votes[others] - votes[t] - up[:, None] + (others < t)
+    pay_o = votes[others] - votes[o] - by[:, None] + (others < o)
+    pay = np.maximum(0, np.maximum(pay_t, pay_o))
+    useful = np.array([int((against & (first == u)).sum()) for u in others], np.int64)
+    won = np.minimum(useful.sum(), total - np.maximum(0, pay - useful).sum(axis=1))
+    final = by <= (len(ballots) - (t > o)) // 2 - int(against.sum()) + won
+    works = np.flatnonzero((pay.sum(axis=1) <= total) & (total <= votes[others].sum()) & final)
+    if not works.size:
+        return None
+    at = works[0]
+    by_use = np.lexsort((~against,))  # members that rank o above t first
+    chosen: list[int] = []
+    for u, n in zip([t, o, *others], [max(0, -up[at]), max(0, -by[at]), *pay[at]], strict=True):
+        chosen += by_use[first[by_use] == u][:n].tolist()
+    rest = by_use[~np.isin(by_use, chosen) & np.isin(first[by_use], others)]
+    return np.sort(np.array([*chosen, *rest][:size], dtype=np.int64))
 
 
 def _final_gap(ballots: Ballots, w: int, c: int) -> int:

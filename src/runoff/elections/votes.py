@@ -33,7 +33,7 @@ def gap(votes: Votes, a: int, b: int) -> int:
 def pass_power(ballots: Ballots, a: int, b: int) -> NDArray[np.int32]:
     """Return how much taking over each member can lower gap(a, b): 2 if it votes a, 0 if it votes b, else 1."""
     first = first_choices(ballots)
-    power: NDArray[np.int32] = 1 + (first == a) - (first == b).astype(np.int32)
+    power: NDArray[np.int32] = (1 + (first == a) - (first == b)).astype(np.int32)
     return power
 
 
