@@ -14,7 +14,7 @@ import runoff
 from helpers import run
 from runoff import datasets
 from runoff.datasets.catalogue import CATALOGUE
-from runoff.paper import reproduction, tables
+from runoff.paper import plans, reproduction, tables
 from runoff.runs import Run
 
 
@@ -111,6 +111,29 @@ def test_all_rows_can_be_listed_and_unknown_ones_are_refused(monkeypatch):
     assert "T6 cifar10 k=50 FA d=16: 3,200 networks for 4 trials, 2,400 to train, roughly 7.0 s" in listed.stdout
     assert "T6 cifar10 k=50 DPA+ROE d=1: 800 networks for 16 trials, none to train" in listed.stdout
     assert run("reproduce", "--dataset", "mnist", "--k", 50).exit_code == 2
+
+
+def test_times_are_estimated_from_one_small_measurement_per_recipe(monkeypatch):
+    measured = []
+
+    def try_out(trainer, job, inputs):
+        measured.append((trainer.shape, len(job.labels), len(inputs)))
+        return 0.1, 0.2
+
+    monkeypatch.setattr("runoff.torch.Trainer.try_out", try_out)
+    for function in (plans._pace, plans._pixel_seconds):
+        function.cache_clear()
+    try:
+        rows = json.loads(run("reproduce", "--dry-run", "--device", "cpu", "--runs", "none", "--json").stdout)
+    finally:
+        for function in (plans._pace, plans._pixel_seconds):
+            function.cache_clear()
+    assert len(rows) == 51
+    assert len(measured) <= 2  # it was one per dataset and k, with whole batches
+    assert all(size == ((16, 16, 3), 16, 64) for size in measured)
+    seconds = {(row["dataset"], row["k"]): row["seconds"] for row in rows if row["missing"] and row["method"] == "DPA"}
+    assert {dataset for dataset, _ in seconds} == {"mnist", "cifar10", "gtsrb"}
+    assert min(seconds.values()) > 3600
 
 
 def test_the_nearest_row_is_the_one_to_compare_with():

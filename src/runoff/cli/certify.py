@@ -20,9 +20,10 @@ import runoff
 from runoff import elections
 from runoff._io.files import open_array
 from runoff._io.progress import with_progress
-from runoff._io.text import count
+from runoff._io.units import unit_of
 from runoff.certificates import BOUNDS
-from runoff.cli.errors import NotMet, writing
+from runoff.cli import requirements
+from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import numbers
 from runoff.errors import InputError
@@ -31,24 +32,11 @@ from runoff.scores import blocks_of, checked_scores
 
 if TYPE_CHECKING:
     from runoff.certificates import Certificates
+    from runoff.cli.requirements import Requirement
     from runoff.runs import Run
 
 CERTIFICATES = "certificates"
 log = logging.getLogger("runoff")
-
-
-def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[int, float]:
-    """Parse required shares, as in 10:45 for 45 % at 10 edits."""
-    demands: dict[int, float] = {}
-    for value in values:
-        edits, _, percent = value.partition(":")
-        try:
-            demands[int(edits)] = max(float(percent), demands.get(int(edits), 0.0))
-        except ValueError:
-            raise click.BadParameter(f"expected EDITS:PERCENT, as in 10:45; got {value!r}.") from None
-        if int(edits) < 0 or not 0 <= float(percent) <= 100:
-            raise click.BadParameter(f"expected edits from 0 and a percentage from 0 to 100, got {value!r}.")
-    return demands
 
 
 @click.command()
@@ -66,12 +54,16 @@ def _demands(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ..
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Report these numbers of edits, as in 5,10,15.")
 @click.option(
     "--require",
-    "demands",
+    "required",
     metavar="EDITS:PERCENT",
     multiple=True,
-    callback=_demands,
-    help="Exit with code 3 unless this share of inputs is certified (and correct, where labels are known).",
+    callback=requirements.parsed,
+    help="Exit with code 3 unless the certified accuracy reaches this percentage, as in 10:45%. Needs labels.",
 )
+@click.option(
+    "--require-certified", "required_certified", metavar="EDITS:PERCENT", multiple=True, callback=requirements.parsed,
+    help="The same for the share of certified predictions, correct or wrong.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
 @click.option(
     "--export",
@@ -95,7 +87,8 @@ def certify(
     election: str | None,
     bound: str,
     budgets: list[int] | None,
-    demands: dict[int, float],
+    required: list[Requirement],
+    required_certified: list[Requirement],
     out: Path | None,
     export: Path | None,
     kind: str,
@@ -107,17 +100,19 @@ def certify(
     Scores are logits, probabilities or ballots; only each member's ranking of the classes matters. A run brings its
     labels and spread, and the rows are written to its folder certificates/.
 
-    Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10 --require 10:45
+    Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10 --require 10:45%
     """
     started = time.perf_counter()
     with ExitStack() as held:
         run, writable, array, y, members = _read(scores, labels, spread, seeds, held)
+        requirements.check_labels(required, y)
         election = election or (elections.DEFAULT if run is None else run.election)
         if y is not None and y.shape != array.shape[:1]:
             raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
         blocks = with_progress(blocks_of(array), "certifying", len(array), unit="inputs")
         with closing(blocks):  # so that the bar ends before any error is printed
-            certificates = runoff.certify(blocks, election=election, spread=members, bound=bound)
+            unit = "samples" if run is None else run.settings.unit
+            certificates = runoff.certify(blocks, election=election, spread=members, bound=bound, unit=unit)
         budgets = _some_budgets(certificates) if budgets is None else budgets
         accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
         if run is not None:
@@ -129,12 +124,13 @@ def certify(
             rows.write(out, certificates, y)
     if export is not None:
         _export(export, certificates, array, scores, run, seeds)
-    summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started)
+    verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
+    summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started) | requirements.summary(verdicts)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
         _show(summary)
-    _must_meet(demands, certificates, y)
+    requirements.must_be_met(verdicts)
 
 
 def _read(
@@ -208,18 +204,6 @@ def _some_budgets(certificates: Certificates) -> list[int]:
     return list(range(0, largest + 1, max(1, -(-largest // 5))))
 
 
-def _must_meet(demands: dict[int, float], certificates: Certificates, labels: NDArray[Any] | None) -> None:
-    """Fail if less is certified than required."""
-    good = np.ones(len(certificates), bool) if labels is None else certificates.prediction == labels
-    what = "certified" if labels is None else "certified and correct"
-    for budget, percent in sorted(demands.items()):
-        k, n = int((good & (certificates.radius >= budget)).sum()), len(certificates)
-        if 100 * k < percent * n:
-            raise NotMet(
-                f"{k} of {n} inputs ({100 * k / n:.2f} %) are {what} at {count(budget, 'edit')}, required {percent:g} %"
-            )
-
-
 def _summary(
     certificates: Certificates, budgets: list[int], accuracy: NDArray[np.float64] | None, seconds: float
 ) -> dict[str, Any]:
@@ -230,6 +214,7 @@ def _summary(
         "buckets": certificates.n_buckets,
         "election": certificates.election.name,
         "bound": certificates.bound,
+        "unit": certificates.unit,
         "clean_accuracy": None if accuracy is None else float(accuracy[0]),
         "budgets": budgets,
         "certified": [float((certificates.radius >= budget).mean()) for budget in budgets],
@@ -245,7 +230,8 @@ def _show(summary: dict[str, Any]) -> None:
         "{inputs:,} inputs, {members:,} members, {classes:,} classes, {buckets:,} buckets: {election}, {bound} bound"
     )
     table = Table(title=title.format(**summary), title_justify="left")
-    table.add_column("edits", justify="right")
+    unit = unit_of(summary["unit"])
+    table.add_column(f"{unit.noun}s", justify="right")
     table.add_column("certified", justify="right")
     accuracy = summary["certified_accuracy"]
     if accuracy is not None:
@@ -258,3 +244,5 @@ def _show(summary: dict[str, Any]) -> None:
     clean = summary["clean_accuracy"]
     if clean is not None:
         console.print(f"Accuracy without attack: {100 * clean:.2f} %")
+    if unit.name != "samples":
+        console.print(unit.definition)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import signal
+import sys
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,6 +65,11 @@ def failure(error: Exception) -> Failure:
 class Failures(click.Group):
     """A command group that turns errors into one sentence and an exit code of `EXIT_CODES`."""
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run a command; from its first interruption on, another one ends the process at once."""
+        with _interruptible():
+            return super().main(*args, **extra)
+
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Start logging before options are parsed: some of them set its level."""
         start_logging()
@@ -78,6 +88,38 @@ class Failures(click.Group):
             if ctx.meta.get("runoff.debug"):
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
             raise failure(error) from None
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let the first Ctrl-C raise `KeyboardInterrupt`, and the next one end the process with the same exit code.
+
+    Without this, a second Ctrl-C while threads finish ends the process by a signal or with an abort. Nothing is lost:
+    files appear under their names only when they are complete.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield  # somebody else handles interruptions, or they are ignored
+        return
+    interrupted = False
+
+    def handle(*_: Any) -> None:
+        nonlocal interrupted
+        if interrupted:
+            os.write(2, b"Stopped at once: finished work is kept.\n")
+            os._exit(INTERRUPTED)
+        interrupted = True
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the rest of the exit takes no time
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    except KeyboardInterrupt:  # outside of a command, as while options are parsed
+        sys.exit(INTERRUPTED)
+    finally:
+        if not interrupted:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,26 @@ data_dir = click.option(
 device = click.option("--device", help="Use cpu, cuda or cuda:N. Default: a GPU if there is one.")
 
 
+@dataclass(frozen=True)
+class TrainingOptions:
+    """The options of all commands that train: where, how, and whether only to plan."""
+
+    data_dir: Path | None
+    device: str | None
+    in_flight: int | None
+    retrain: bool
+    dry_run: bool
+    as_json: bool
+
+
 def training_options(command: Any) -> Any:
-    """Add the options of all commands that train."""
+    """Add the options of all commands that train. The command receives them as `options`."""
+
+    @wraps(command)
+    def with_options(**given: Any) -> Any:
+        shared = {field.name: given.pop(field.name) for field in fields(TrainingOptions)}
+        return command(**given, options=TrainingOptions(**shared))
+
     for option in (
         as_json,
         click.option("--dry-run", is_flag=True, help="Print what would be trained, and roughly how long it takes."),
@@ -44,8 +64,8 @@ def training_options(command: Any) -> Any:
         device,
         data_dir,
     ):
-        command = option(command)
-    return command
+        with_options = option(with_options)
+    return with_options
 
 
 class _Echo(logging.Handler):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runoff import elections
-from runoff._io.text import count
+from runoff._io.text import count, size
 from runoff.certificates import BOUNDS
 from runoff.cli.errors import writing
 from runoff.cli.options import data_dir as data_dir_option
@@ -98,7 +98,7 @@ def report(
     if out is not None:
         with writing(out):
             reports.write(out, data)
-        click.echo(f"The report is in {out} ({out.stat().st_size / 1e6:.1f} MB): open it in a browser.")
+        click.echo(f"The report is in {out} ({size(out.stat().st_size)}): open it in a browser.")
     if figures is not None:
         with writing(figures):
             _show(pictures.draw(data, sources[0], figures, example=example), figures)

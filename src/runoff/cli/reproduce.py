@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from runoff.cli.options import training_options
+from runoff.cli.options import TrainingOptions, training_options
 from runoff.errors import InputError
 from runoff.paper import tables
 from runoff.paper.plans import describe, planned
@@ -55,12 +55,7 @@ def reproduce(
     weights: bool,
     network: str,
     recipe: str | None,
-    data_dir: Path | None,
-    device: str | None,
-    in_flight: int | None,
-    dry_run: bool,
-    retrain: bool,
-    as_json: bool,
+    options: TrainingOptions,
 ) -> None:
     """Reproduce rows of the paper's tables, and print the results next to the paper's numbers.
 
@@ -77,11 +72,11 @@ def reproduce(
         wanted = reproduction.nearest(wanted, d)
     if not wanted:
         raise InputError("no row of the paper matches: see `runoff reproduce --dry-run` for all of them")
-    if dry_run:
-        plans = planned(wanted, trials, runs, network, recipe, device, in_flight)
-        if as_json:
+    if options.dry_run:
+        plans = planned(wanted, trials, runs, network, recipe, options.device, options.in_flight)
+        if options.as_json:
             click.echo(json.dumps(plans))
-        for plan in [] if as_json else plans:
+        for plan in [] if options.as_json else plans:
             click.echo(describe(plan))
         return
     target = out or runs / "reproduction.csv"
@@ -91,14 +86,23 @@ def reproduce(
         chosen = recipe or tables.RECIPES[row.dataset]
         n = row.trials if trials is None else trials
         trained = reproduction.trial_results(
-            row, n, runs, weights, network, chosen, data_dir, device, in_flight, retrain
+            row,
+            n,
+            runs,
+            weights,
+            network,
+            chosen,
+            options.data_dir,
+            options.device,
+            options.in_flight,
+            options.retrain,
         )
         lines = reproduction.compared(row, trained, network, chosen)
         results += lines
         reproduction.write_table(target, lines)
-        if not as_json:
+        if not options.as_json:
             _show(row, lines)
-    if as_json:
+    if options.as_json:
         click.echo(json.dumps(results))
 
 

@@ -13,6 +13,7 @@ import click
 import numpy as np
 
 from runoff._io.text import count, duration
+from runoff.cli.options import TrainingOptions
 from runoff.errors import InputError, RunError
 
 # Commands import heavy modules when they need them, so that `runoff --help` is fast.
@@ -28,7 +29,7 @@ def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[st
 
     if dataset in datasets.NAMES and classes is not None:
         raise InputError(f"--classes applies to your own data only, not to {dataset}: leave it out")
-    return datasets.load(dataset, data_dir, classes=classes)
+    return datasets.load_images(dataset, data_dir, classes=classes)
 
 
 def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
@@ -62,22 +63,19 @@ def show_plan(
     data: Dataset,
     out: Path,
     n_seeds: int,
-    device: Any,
-    in_flight: int | None,
-    as_json: bool,
+    options: TrainingOptions,
     edits: Any = (),
 ) -> None:
     """Print what would be trained, without writing anything."""
     import tempfile
 
     from runoff import hashing
-    from runoff.partition import Partition
     from runoff.runs.directory import MEMBERS
     from runoff.runs.work import plan
 
     if run is None:
         key = hashing.derived_key(settings.random_state)
-        partition = Partition.make(settings.n_partitions, settings.spread, settings.random_state, key, settings.hash)
+        partition = settings.make_partition(key)
         done: list[Any] = []
     else:
         partition, done = run.partition(), run.edits()
@@ -85,7 +83,7 @@ def show_plan(
         folder = out / MEMBERS if (out / MEMBERS).is_dir() else Path(empty)
         work = plan(
             settings, partition, data, [*done, *edits], folder,
-            n_seeds=n_seeds, device=device, in_flight=in_flight, weights=True,
+            n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, weights=True,
         )  # fmt: skip
     facts: dict[str, Any] = {
         "networks": len(work.pipeline.jobs),
@@ -93,9 +91,9 @@ def show_plan(
         "steps": work.steps(),
         "seconds": round(work.seconds(), 1),
         "device": str(work.pipeline.trainer.device),
-        "members": partition.balance(np.array([len(rows) for rows in work.rows])),
+        "members": partition.balance(np.array([len(rows) for rows in work.rows]), work.sources),
     }
-    if as_json:
+    if options.as_json:
         click.echo(json.dumps(facts))
         return
     click.echo(f"{settings.describe()}: {facts['members']}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from runoff import elections
-from runoff.cli.options import training_options
+from runoff.cli.options import TrainingOptions, training_options
 from runoff.cli.runs import load_dataset, show_plan, show_training
 from runoff.errors import RunError
 from runoff.recipes import NETWORKS, RECIPES
@@ -62,6 +62,11 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     help="Hash samples by content, or by the sum of pixels as in the paper.",
 )  # fmt: skip
 @click.option(
+    "--threat", type=click.Choice(["samples", "labels"]), default="samples", show_default=True,
+    help="Count edited samples, or changed labels only: then samples are trusted, and inserted and deleted samples are "
+    "not covered. If the .npz file has groups, sources are counted.",
+)  # fmt: skip
+@click.option(
     "--seed", "random_state", type=click.IntRange(0), default=0, show_default=True, help="Use this random seed."
 )
 @click.option("--no-weights", is_flag=True, help="Keep scores only: enough to certify, not to score new inputs.")
@@ -83,15 +88,11 @@ def train(
     weights: str | None,
     classes: int | list[str] | None,
     hash_: str,
+    threat: str,
     random_state: int,
     no_weights: bool,
     out: Path,
-    data_dir: Path | None,
-    device: str | None,
-    in_flight: int | None,
-    dry_run: bool,
-    retrain: bool,
-    as_json: bool,
+    options: TrainingOptions,
 ) -> None:
     """Train an ensemble on DATASET (a name, a .npz file or a folder of images) and score its test inputs.
 
@@ -105,7 +106,7 @@ def train(
     from runoff.runs import Run, training, work
     from runoff.torch import starting
 
-    data = load_dataset(dataset, data_dir, classes)
+    data = load_dataset(dataset, options.data_dir, classes)
     if not data.classes_fixed:
         raise RunError(
             f"{dataset} must define its classes, or one sample with a new label would change every member: use "
@@ -123,25 +124,27 @@ def train(
         spread=spread,
         network=network,
         hash=hash_,
+        threat=threat,
         random_state=random_state,
         first_weights=None if first is None else first.described(),
     )
-    work.check(settings, data, device)
+    work.check(settings, data, options.device)
     Run.check_place(out, settings)
     about = {**work.about(data), "weights": not no_weights, "given": absolute(dataset)}
-    if dry_run:
+    if options.dry_run:
         existing = Run.open(out) if (out / "manifest.json").exists() else None
         if existing is not None:
             existing.require_settings(settings, about)
-        show_plan(settings, existing, data, out, n_seeds, device, in_flight, as_json)
+        show_plan(settings, existing, data, out, n_seeds, options)
         return
     with locked(out):
         run = Run.create(out, settings, about)
         run.manifest["election"] = election or run.election
         if run.manifest["edits"] and not run.seeds() and n_seeds < run.n_seeds:
             raise run.unfinished()
-        needed = work.work_of(run, data, n_seeds=n_seeds, device=device, in_flight=in_flight)
-        show_training(run, training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=retrain), as_json)
+        needed = work.work_of(run, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight)
+        trained = training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=options.retrain)
+        show_training(run, trained, options.as_json)
 
 
 def absolute(dataset: str) -> str:

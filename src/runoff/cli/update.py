@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from runoff._io.files import written_whole
-from runoff.cli.options import training_options
+from runoff.cli.options import TrainingOptions, training_options
 from runoff.cli.runs import dataset_of, show_plan, show_training
 from runoff.errors import DatasetError, RunError
 
@@ -22,8 +22,10 @@ log = logging.getLogger("runoff")
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--add", type=click.Path(path_type=Path), help="Add the samples of this .npz file with x and y.")
-@click.option("--remove", type=click.Path(path_type=Path), help="Remove the samples of this .npz file with x and y.")
+@click.option("--add", type=click.Path(path_type=Path), help="Add the samples of this .npz file with x, y[, groups].")
+@click.option(
+    "--remove", type=click.Path(path_type=Path), help="Remove the samples of this .npz file with x, y[, groups]."
+)
 @click.option("--again", is_flag=True, help="Repeat the edits of the last update.")
 @training_options
 def update(
@@ -31,12 +33,7 @@ def update(
     add: Path | None,
     remove: Path | None,
     again: bool,
-    data_dir: Path | None,
-    device: str | None,
-    in_flight: int | None,
-    dry_run: bool,
-    retrain: bool,
-    as_json: bool,
+    options: TrainingOptions,
 ) -> None:
     """Add and remove training samples of a RUN, and retrain only the members that they reach.
 
@@ -52,10 +49,10 @@ def update(
 
     if not (run / "manifest.json").exists():
         raise RunError(f"{run} is not a run: it has no manifest.json; create a run with `runoff train`")
-    with locked(run, reading=dry_run):
+    with locked(run, reading=options.dry_run):
         existing = Run.open(run)
         existing.verify()  # before its members are reused for the edited samples
-        data = dataset_of(existing, data_dir)
+        data = dataset_of(existing, options.data_dir)
         edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
         done = existing.edits()
         if done and not existing.seeds():  # an update was killed or failed
@@ -68,47 +65,52 @@ def update(
             log.warning("the last edits of %s are the same, so nothing is done; use --again to repeat them", run)
             edits = []
         n_seeds = existing.n_seeds
-        edited(data, [*done, *edits])  # refuses edits that are impossible
-        if dry_run:
-            show_plan(existing.settings, existing, data, run, n_seeds, device, in_flight, as_json, edits)
+        edited(data, [*done, *edits], existing.settings.unit)  # refuses edits that are impossible
+        if options.dry_run:
+            show_plan(existing.settings, existing, data, run, n_seeds, options, edits)
             return
-        work = work_of(existing, data, n_seeds=n_seeds, device=device, in_flight=in_flight, edits=edits)
+        work = work_of(existing, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, edits=edits)
         if edits:
-            training.check_trainer(existing, work, retrain)
+            training.check_trainer(existing, work, options.retrain)
             _commit(existing, edits)
-        trained = training.train(existing, work, data, n_seeds=n_seeds, progress=None, retrain=retrain, only=True)
-        show_training(existing, trained, as_json)
+        trained = training.train(
+            existing, work, data, n_seeds=n_seeds, progress=None, retrain=options.retrain, only=True
+        )
+        show_training(existing, trained, options.as_json)
 
 
 def _same(done: list[Any], edits: list[Any]) -> bool:
     return len(done) == len(edits) and all(
-        what == again and np.array_equal(x, other_x) and np.array_equal(y, other_y)
-        for (what, x, y), (again, other_x, other_y) in zip(done, edits, strict=True)
+        len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+        for one, other in zip(done, edits, strict=True)
     )
 
 
 def _commit(run: Run, edits: list[Any]) -> None:
     """Record the edits in the manifest: from now on, the run is one on the edited samples."""
+    from runoff.runs.directory import EDIT
+
     (run.path / "edits").mkdir(exist_ok=True)
-    for what, x, y in edits:
+    for what, *arrays in edits:
         name = f"edits/{len(run.manifest['edits']):06d}-{what}.npz"
         with written_whole(run.path / name, binary=True) as file:
-            np.savez_compressed(file, x=x, y=y)
+            np.savez_compressed(file, **dict(zip(EDIT, arrays, strict=False)))
         run.manifest["edits"].append(name)
     run.manifest["n_seeds"] = run.n_seeds  # the ballots that imply it are about to be deleted
     # One write of the manifest adds the edits and drops all results of the previous samples.
     run.replace(run.manifest["edits"], "ballots-", "certificates/", "members/")
 
 
-def _samples(path: Path) -> tuple[Any, Any]:
+def _samples(path: Path) -> tuple[Any, ...]:
     from runoff.datasets import npz
+    from runoff.runs.directory import EDIT
 
     try:
-        arrays = npz.read(path, ["x", "y"])
+        arrays = npz.read(path, EDIT[:2], EDIT[2:])
     except DatasetError as error:
         raise RunError(str(error)) from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     if not len(arrays["x"]):
         raise RunError(f"{path} holds no samples: give at least one")
-    return arrays["x"], arrays["y"]
+    return tuple(arrays[name] for name in EDIT if name in arrays)

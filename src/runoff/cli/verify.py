@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Read the training data from here: a .npz file with x and y for a classifier, the dataset for a run.",
+    help="Read the training data from here: a .npz file with x, y[, groups] for a classifier, the dataset for a run.",
 )
 @data_dir_option
 @click.option("--full", is_flag=True, help="Score all inputs and solve all radii by integer programming.")
@@ -141,7 +141,8 @@ def _dataset(manifest: dict[str, Any], data: Path | None, data_dir: Path | None)
     from runoff import datasets
 
     given = str(manifest["dataset"]["given"]) if data is None else str(data)
-    return datasets.load(given, data_dir, classes=None if given in datasets.NAMES else manifest["dataset"]["classes"])
+    classes = None if given in datasets.NAMES else manifest["dataset"]["classes"]
+    return datasets.load_images(given, data_dir, classes=classes)
 
 
 def _classifier(
@@ -149,16 +150,16 @@ def _classifier(
 ) -> Report:
     from runoff import verify as verifier
 
-    X = y = inputs = None
+    X = y = groups = inputs = None
     why = "the training data was not given: pass it as --data train.npz, with the arrays x and y"
     if data is not None:
         from runoff.datasets import npz
 
         try:
-            arrays = npz.read(data, ["x", "y"], ["inputs"])
+            arrays = npz.read(data, ["x", "y"], ["inputs", "groups"])
         except (DatasetError, OSError) as error:
             raise InputError(str(error)) from error
-        X, y, inputs = arrays["x"], arrays["y"], arrays.get("inputs")
+        X, y, inputs, groups = arrays["x"], arrays["y"], arrays.get("inputs"), arrays.get("groups")
 
     def members() -> tuple[Any, str]:
         try:
@@ -168,7 +169,8 @@ def _classifier(
         except (RunoffError, OSError) as error:
             return None, f"the members cannot be loaded here ({error})"
 
-    return verifier.classifier(path, X, y, inputs=inputs, members=members, why_no_data=why, **options)
+    options |= {"groups": groups, "inputs": inputs}
+    return verifier.classifier(path, X, y, members=members, why_no_data=why, **options)
 
 
 def _show(report: Report, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from runoff.paper import tables
 
 if TYPE_CHECKING:
     from runoff.paper.tables import Row
+    from runoff.torch import Job, Trainer
 
 
 def planned(
@@ -90,23 +91,54 @@ def seconds_for(
 def _pace(
     dataset: str, k: int, network: str, recipe: str, device: str | None, in_flight: int | None
 ) -> tuple[float, float]:
-    """Return the seconds to start, and per network of average size, estimated with random images."""
+    """Return the seconds to start, and per network of average size."""
     import numpy as np
 
     from runoff import recipes
     from runoff.datasets.catalogue import CATALOGUE
-    from runoff.isolation import seeds_of
     from runoff.runs import work
-    from runoff.torch import Job, Trainer, networks
 
     entry = CATALOGUE[dataset]
-    n_samples, n_inputs, shape, n_classes = entry.n_train, entry.n_test, entry.shape, len(entry.classes)
+    n, shape = round(entry.n_train / k), (*entry.shape, 1)[:3]
+    trainer, job = _example(network, recipe, shape, len(entry.classes), device, in_flight)
+    if trainer.device.type != "cpu":
+        inputs = np.broadcast_to(np.uint8(0), (entry.n_test, *shape))
+        return work.START_SECONDS, work.guess(trainer, job, [n], inputs) - work.START_SECONDS
+    trained, scored = _pixel_seconds(network, recipe, device, in_flight)
+    chosen = recipes.get(recipe)
+    images = chosen.steps_of(n) * chosen.batch_of(n)
+    return 0.0, (images * trained + entry.n_test * scored) * shape[0] * shape[1] / trainer.workers()
+
+
+@lru_cache
+def _pixel_seconds(network: str, recipe: str, device: str | None, in_flight: int | None) -> tuple[float, float]:
+    """Return the seconds per pixel of training and of scoring on a CPU, measured once with a few small images.
+
+    Measuring the real steps of every dataset and k took minutes, and the work is proportional to the pixels.
+    """
+    import numpy as np
+
+    from runoff import recipes
+    from runoff.torch.training.slots import INPUTS
+
+    shape = (16, 16, 3)
+    trainer, job = _example(network, recipe, shape, 10, device, in_flight)
+    step, block = trainer.try_out(job, np.zeros((INPUTS["cpu"], *shape), np.uint8))
+    pixels = shape[0] * shape[1]
+    return step / (recipes.get(recipe).batch_of(len(job.labels)) * pixels), block / (INPUTS["cpu"] * pixels)
+
+
+def _example(
+    network: str, recipe: str, shape: tuple[int, ...], n_classes: int, device: str | None, in_flight: int | None
+) -> tuple[Trainer, Job]:
+    """Return a trainer, and a job with 16 random images."""
+    import numpy as np
+
+    from runoff import recipes
+    from runoff.isolation import seeds_of
+    from runoff.torch import Job, Trainer, networks
+
     trainer = Trainer(networks.get(network), recipes.get(recipe), shape, n_classes, device=device, in_flight=in_flight)
-    draws, n = np.random.default_rng(0), round(n_samples / k)
+    draws, n = np.random.default_rng(0), 16
     images = draws.integers(0, 256, (n, *shape), dtype=np.uint8)
-    labels = draws.integers(0, n_classes, n)
-    job = Job(0, 0, seeds_of(0, 0, 1)[0], images, np.arange(n), labels)
-    inputs = np.broadcast_to(images[:1], (n_inputs, *shape))
-    one = work.guess(trainer, job, [n], inputs)
-    start = 0.0 if trainer.device.type == "cpu" else work.START_SECONDS
-    return start, one - start
+    return trainer, Job(0, 0, seeds_of(0, 0, 1)[0], images, np.arange(n), draws.integers(0, n_classes, n))

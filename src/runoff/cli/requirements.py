@@ -1,0 +1,113 @@
+"""Requirements of scripts: the shares of inputs that must be certified, with a verdict on each."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from runoff._io.text import count
+from runoff._io.units import unit_of
+from runoff.cli.errors import NotMet
+from runoff.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from runoff.certificates import Certificates
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """At least `percent` of the inputs are certified at this number of edits (and correct)."""
+
+    edits: int
+    percent: float
+    correct: bool
+
+
+@dataclass(frozen=True)
+class Verdict(Requirement):
+    """A requirement, the number of inputs that count for it and whether they are enough."""
+
+    inputs: int
+    of: int
+    met: bool
+    unit: str = "samples"
+
+    def __str__(self) -> str:
+        """State the shortfall."""
+        what = "certified and correct" if self.correct else "certified"
+        needed = math.ceil(self.percent * self.of / 100 - 1e-9)
+        return (
+            f"{self.inputs:,} of {count(self.of, 'input')} ({100 * self.inputs / self.of:.2f} %) are {what} at "
+            f"{unit_of(self.unit).count(self.edits)}, required {self.percent:g} % ({needed:,})"
+        )
+
+
+def parsed(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Requirement]:
+    """Parse required percentages, as in 10:45% for 45 % at 10 edits. Numbers that may be fractions are refused."""
+    return [_parsed(value, correct=param.name == "required") for value in values]
+
+
+def _parsed(value: str, *, correct: bool) -> Requirement:
+    edits, _, share = value.partition(":")
+    number, _, rest = share.partition("%")
+    try:
+        requirement = Requirement(int(edits), float(number), correct)
+    except ValueError:
+        requirement = Requirement(-1, 0.0, correct)
+    percent = requirement.percent
+    if requirement.edits < 0 or rest.strip() or not 0 <= percent <= 100:
+        expected = "EDITS:PERCENT with edits from 0 and a percentage from 0 to 100, as in 10:45%"
+        raise click.BadParameter(f"expected {expected}; got {value[:60]!r}.")
+    if 0 < percent <= 1 and "%" not in share:
+        raise click.BadParameter(
+            f"{value!r} is ambiguous: write {edits}:{100 * percent:g}% if it is a fraction, or {edits}:{percent:g}% if "
+            "it is a percentage."
+        )
+    return requirement
+
+
+def check_labels(required: Sequence[Requirement], labels: Any) -> None:
+    """Refuse requirements on correct predictions if labels are unknown."""
+    if required and labels is None:
+        raise InputError(
+            "--require counts correct predictions, so it needs --labels FILE; to count all certified predictions, also "
+            "wrong ones, use --require-certified"
+        )
+
+
+def verdicts(
+    requirements: Sequence[Requirement], certificates: Certificates, labels: NDArray[Any] | None
+) -> list[Verdict]:
+    """Return a verdict on each requirement, in the given order."""
+    results, n = [], len(certificates)
+    for requirement in requirements:
+        good = certificates.radius >= requirement.edits
+        if requirement.correct:
+            good = good & np.asarray(certificates.prediction == labels)
+        inputs = int(good.sum())
+        met = n > 0 and 100 * inputs >= requirement.percent * n
+        results.append(Verdict(**asdict(requirement), inputs=inputs, of=n, met=met, unit=certificates.unit))
+    return results
+
+
+def summary(results: Sequence[Verdict]) -> dict[str, Any]:
+    """Return the verdicts for JSON; `met` is None if nothing is required."""
+    return {
+        "requirements": [asdict(result) for result in results],
+        "met": all(result.met for result in results) if results else None,
+    }
+
+
+def must_be_met(results: Sequence[Verdict]) -> None:
+    """Fail with one sentence that lists every requirement that is not met."""
+    if missed := [result for result in results if not result.met]:
+        which = f"{len(missed)} of {count(len(results), 'requirement')} not met: " if len(results) > 1 else ""
+        raise NotMet(which + "; ".join(map(str, missed)))
