@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-docs coverage test-fast test-browser test-slow lint types bench tightness torture mutants mutants-changed poisoning
+.PHONY: demo test test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
 .PHONY: lock locked sbom dist docs docs-serve clean help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test-browser  the report in Chromium, on desktop and phone screens"
 	@echo "make test-slow     the exhaustive adversary on thousands more cases"
 	@echo "make bench         speed and memory, as ratios measured in one run"
+	@echo "make bench-compare the same on the source of another commit, BASE=COMMIT, beside this one"
 	@echo "make tightness     how often and by how much the tight bound exceeds the paper's"
 	@echo "make torture       try to break it: brute force, damaged files, kills, real refits, two processes at once"
 	@echo "make mutants       break the code one expression at a time: do the tests notice? PART=covering for one part"
@@ -32,17 +33,23 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-# The demo has an environment with only what it needs, which is about a seventh of what development needs.
+# Environments of the demo and of the website have only the packages of one list in pyproject.toml, which is far less than
+# development needs. The package itself is read from src, so nothing is built.
+define requirements
+@$(PYTHON) -m venv $(@D)
+@$(@D)/bin/python -c "import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*$(1), sep='\n')" > $(@D)/requirements.txt
+$(@D)/bin/pip install --disable-pip-version-check $(2) --constraint constraints.txt --requirement $(@D)/requirements.txt
+@touch $@
+endef
+
 DEMO := build/demo-venv
 
 $(DEMO)/.ready: pyproject.toml constraints.txt
 	@echo "Setting up $(DEMO), once: NumPy, numba, SciPy and scikit-learn (0.4 GB). This takes about half a minute."
-	@$(PYTHON) -m venv $(DEMO)
-	$(DEMO)/bin/pip install --disable-pip-version-check --no-compile --constraint constraints.txt --editable .
-	@touch $@
+	$(call requirements,project['dependencies'],--no-compile)
 
 demo: $(DEMO)/.ready
-	$(DEMO)/bin/runoff demo
+	PYTHONPATH=src $(DEMO)/bin/python -m runoff demo
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -85,9 +92,11 @@ test-slow: $(READY)
 	$(BIN)/pytest -m slow -n 2
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks.speed
-	$(BIN)/python -m benchmarks.classifier
-	$(BIN)/python -m benchmarks.networks cpu
+	$(BIN)/python -m benchmarks
+
+# The same benchmarks on the source of another commit: make bench-compare BASE=main
+bench-compare: $(READY)
+	$(BIN)/python -m benchmarks --compare $(or $(BASE),HEAD~1)
 
 tightness: $(READY)
 	$(BIN)/python -m benchmarks.tightness
@@ -122,14 +131,11 @@ sbom: $(READY)
 	build/tools/bin/pip install --quiet cyclonedx-bom==7.5.0
 	build/tools/bin/cyclonedx-py environment --output-reproducible --pyproject pyproject.toml --output-file sbom.json $(BIN)/python
 
-# The website is made from pages and docstrings, without importing the package: its environment is small.
+# The website is made from pages and docstrings, without importing the package.
 DOCS := build/docs-venv
 
 $(DOCS)/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['docs'], sep='\n')" > $(DOCS)/requirements.txt
-	$(DOCS)/bin/pip install --quiet --constraint constraints.txt --requirement $(DOCS)/requirements.txt
-	touch $@
+	$(call requirements,project['optional-dependencies']['docs'],--quiet)
 
 docs: $(DOCS)/.ready
 	$(DOCS)/bin/mkdocs build --strict

@@ -1,6 +1,6 @@
 """Overhead of RunoffClassifier on top of the time spent in its members.
 
-python -m benchmarks.classifier
+python -m benchmarks --only classifier
 """
 
 import time
@@ -34,39 +34,33 @@ class Timed(LogisticRegression):
         return scores
 
 
-def overhead(name, work, limit=None, times=3):
-    """Print the smallest ratio, over a few runs, of the total time to the time spent in members."""
-    ratios = []
+def overhead(table, name, work, limit=None, times=3):
+    """Add the smallest share, over a few runs, of time that is not spent in members."""
+    shares = []
     for _ in range(times):
         Timed.spent = 0.0
         start = time.perf_counter()
         work()
-        ratios.append(((time.perf_counter() - start) / Timed.spent, Timed.spent))
-    ratio, in_members = min(ratios)
-    verdict = "" if limit is None else f" (at most {limit:.0%}: {'ok' if ratio - 1 <= limit else 'MISSED'})"
-    print(f"{name}: members {in_members:.2f} s, overhead {ratio - 1:.1%}{verdict}", flush=True)
+        shares.append((time.perf_counter() - start) / Timed.spent - 1)
+    table.add(f"{name}: time beside members", 100 * min(shares), "%", at_most=limit)
 
 
-def main():
+def measure(table, _full):
     pixels = np.random.default_rng(0).integers(0, 256, (50_000, 3072), dtype=np.uint8)
     whole = samples.from_any(pixels)
     partition = Partition.make(50, 1, 0, hashing.new_key())
-    spent = best_of(lambda: partition.digests(whole))
-    print(f"hashing 50,000 rows of 3,072 bytes: {spent:.2f} s (at most 0.5: {'ok' if spent <= 0.5 else 'MISSED'})")
+    table.add("hashing 50,000 rows of 3,072 bytes", best_of(lambda: partition.digests(whole)), "s", at_most=0.5)
     del pixels, whole
     for classes in (2, 10):
         X, y = make_classification(50_000, 50, n_informative=20, n_classes=classes, random_state=0)
-        classifier = runoff.RunoffClassifier(Timed(max_iter=1000), n_partitions=200)
-        limit = 0.1 if classes == 10 else None
+        classifier = runoff.RunoffClassifier(Timed(max_iter=1000), n_partitions=200, classes=range(classes))
+        limit = 10 if classes == 10 else None
         name = f"fit, 200 logistic regressions on 50,000 x 50, {classes} classes"
-        overhead(name, lambda: classifier.fit(X, y), limit)  # noqa: B023
+        overhead(table, name, lambda: classifier.fit(X, y), limit)  # noqa: B023
         classifier.certify(X[:10])
-        overhead(f"certify 10,000 inputs, {classes} classes", lambda: classifier.certify(X[:10_000]))  # noqa: B023
+        overhead(table, f"certify 10,000 inputs, {classes} classes", lambda: classifier.certify(X[:10_000]))  # noqa: B023
     tracemalloc.start()
     classifier.fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
-    print(f"memory while fitting: {peak / 2**20:.0f} MB for {X.nbytes / 2**20:.0f} MB of samples")
-
-
-if __name__ == "__main__":
-    main()
+    tracemalloc.stop()
+    table.add("memory while fitting, to that of the samples", peak / X.nbytes, "x")

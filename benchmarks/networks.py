@@ -1,6 +1,6 @@
 """Training time of networks: in total, by part of a step, and compared with a plain loop.
 
-python -m benchmarks.networks cpu                             a member on the CPU against a plain loop (make bench)
+python -m benchmarks --only networks                          a member on the CPU against a plain loop (make bench)
 python -m benchmarks.networks step [--batch 48 --size 28 --channels 1]
                                                               on a GPU: a step, its share of peak speed, its parts
 python -m benchmarks.networks loader --data cifar10.npz       on a GPU: one member after another through a DataLoader
@@ -203,7 +203,7 @@ def run(data, k, recipe, budgets, out, in_flight, n_seeds=1):
     return seconds
 
 
-def cpu():
+def cpu(table, _full):
     """Compare the trainer with a plain loop that does the same work, on four members of each network."""
     draws = np.random.default_rng(0)
     for name, network, shape, epochs in (
@@ -225,8 +225,7 @@ def cpu():
             for each in jobs:
                 plain(each, network, recipe)
             ratios.append((time.perf_counter() - start) / ours)
-        text = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
-        print(f"CPU, {name}: {ours / 4:.2f} s per member, a plain loop takes {text} times as long (at least 1)")
+        table.add(f"CPU, {name}: time of a plain loop to ours", np.median(ratios), "x", at_least=1)
 
 
 def plain(each, network, recipe):
@@ -252,7 +251,7 @@ def plain(each, network, recipe):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["cpu", "step", "loader", "run"])
+    parser.add_argument("what", choices=["step", "loader", "run"])
     parser.add_argument("--data")
     parser.add_argument("--k", type=int, default=250)
     parser.add_argument("--recipe", default="paper")
@@ -266,9 +265,7 @@ def main():
     parser.add_argument("--channels", type=int, default=3, help="channels of the images of a step")
     parser.add_argument("--out", help="write ballots and labels to this .npz file")
     given = parser.parse_args()
-    if given.what == "cpu":
-        cpu()
-    elif given.what == "step":
+    if given.what == "step":
         step(given.batch, given.size, given.channels)
     else:
         with np.load(given.data) as file:

@@ -31,7 +31,7 @@ class Estimate:
     ----------
     budgets : numbers of edits
     certified : the estimated certified accuracy for each budget
-    errors : the standard errors, from the number of samples alone
+    errors : the standard errors, from the number of samples alone (`extrapolated`: also of members)
     members : the mean accuracy of members on samples that they have not seen
     n_samples : the number of training samples used
 
@@ -131,11 +131,56 @@ def _without(
     return rows, array[rows][:, kept], [number[reached[kept[reached]]] for reached in members]
 
 
-def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike) -> Estimate:
-    """Estimate the certified accuracy of a fitted classifier from some of its training samples, with their labels."""
+def extrapolated(
+    scores: Any,
+    y_true: ArrayLike,
+    buckets: ArrayLike,
+    budgets: ArrayLike,
+    *,
+    n_members: int,
+    election: str | Election = "runoff",
+    bound: str = "tight",
+) -> Estimate:
+    """Estimate the certified accuracy of `n_members` from the scores of the first few of them, one bucket per member.
+
+    The ballots of the few are repeated, each about equally often, until there are `n_members` - 1. The standard errors
+    are those of the samples and of the members, the latter by leaving out a fifth of the members at a time.
+    """
+    array, labels, bucket_of = checked_scores(scores), np.asarray(y_true), np.asarray(buckets)
+    n, few, n_classes = array.shape
+    edits = np.atleast_1d(np.asarray(budgets))
+    allowed = np.ones((n, few), bool)
+    seen = np.flatnonzero(bucket_of < few)
+    allowed[seen, bucket_of[seen]] = False
+
+    def estimated(members: NDArray[np.bool_]) -> NDArray[np.float64]:
+        usable = allowed & members
+        counts, certified = usable.sum(axis=1), np.zeros(edits.shape)
+        for available in np.unique(counts[counts > 0]):
+            rows = np.flatnonzero(counts == available)
+            ballots = array[rows][usable[rows]].reshape(len(rows), available, n_classes)
+            repeated = ballots[:, np.arange(n_members - 1) * available // (n_members - 1)]
+            certificates = certify(repeated, election=election, bound=bound)
+            certified += len(rows) / n * certified_accuracy(certificates, labels[rows], edits)
+        return certified
+
+    certified = estimated(np.ones(few, bool))
+    folds = min(5, few)
+    parts = np.array([estimated(np.arange(few) % folds != fold) for fold in range(folds)])
+    by_members = (folds - 1) / folds * ((parts - parts.mean(axis=0)) ** 2).sum(axis=0)
+    correct = (array.argmax(axis=2) == labels[:, None])[allowed]
+    errors = np.sqrt(certified * (1 - certified).clip(0) / n + by_members)
+    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n)
+
+
+def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike, groups: Any = None) -> Estimate:
+    """Estimate the certified accuracy of a fitted classifier from some of its training samples, with their labels.
+
+    A classifier that was fitted with `groups` needs those of the samples.
+    """
     scores, samples = classifier.scores(X), classifier._samples_of(X, reset=False)
     partition = classifier.partition_
-    buckets = partition.buckets(samples, partition.digests(samples))
+    buckets = classifier.buckets_of(samples, groups)
     labels, classes = np.asarray(y), classifier.classes_
     unknown = np.flatnonzero(~np.isin(labels, classes))
     if labels.shape != (len(samples),) or unknown.size:

@@ -3,12 +3,11 @@
 import datetime
 import os
 import platform
-import subprocess
 from pathlib import Path
 
+from tests.tables import commit, duration
 from tests.torture.tally import Tally
 
-ROOT = Path(__file__).parent.parent.parent
 HEAD = ["| part | what | tried | failed |", "| --- | --- | ---: | ---: |"]
 
 
@@ -45,14 +44,6 @@ def write(page: str, found: dict[str, tuple[Tally, float]], seed: int, scale: fl
 def block(part: str, tally: Tally, seconds: float, seed: int, scale: float) -> list[str]:
     """A part as Markdown."""
     rows = [f"| {part} | {what} | {line.tried:,} | {line.failed:,} |" for what, line in sorted(tally.lines.items())]
-    took = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
     command = f"python -m tests.torture --part {part} --scale {scale:g} --seed {seed}"
     about = f"{datetime.date.today()}, commit {commit()}, `{command}`"
-    return ["", *HEAD, *rows, "", f"{about}: {took} on {os.cpu_count()} cores ({platform.machine()}).", ""]
-
-
-def commit() -> str:
-    """The commit that is checked out, with a mark where files differ from it."""
-    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=9", "--exclude=*"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
+    return ["", *HEAD, *rows, "", f"{about}: {duration(seconds)} on {os.cpu_count()} cores ({platform.machine()}).", ""]

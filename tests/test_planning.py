@@ -1,0 +1,128 @@
+"""plan and certified_scorer: certified accuracy estimated from training data, to choose settings by."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import runoff
+from runoff import RunoffClassifier, estimates
+
+X, Y = (array[np.random.default_rng(0).permutation(1797)] for array in load_digits(return_X_y=True))
+TRAIN, TEST = slice(0, 1400), slice(1400, 1797)
+RIDGE = RidgeClassifier(alpha=50)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return runoff.plan(X[TRAIN], Y[TRAIN], RIDGE, budgets=(2, 9), n_partitions=(10, 20, 50, 1000))
+
+
+def test_the_recommendation_is_nearly_the_best_on_a_test_set(plan):
+    truth = {}
+    for k in (10, 20, 50):
+        scores = RunoffClassifier(RIDGE, n_partitions=k, classes=range(10)).fit(X[TRAIN], Y[TRAIN]).scores(X[TEST])
+        for election in ("plurality", "runoff", "maximin"):
+            certificates = runoff.certify(scores, election=election)
+            truth[k, election] = runoff.certified_accuracy(certificates, Y[TEST], [0, 2, 9])
+    for choice in plan:
+        measured = truth[choice.n_partitions, choice.election]
+        np.testing.assert_allclose(choice.estimate.certified, measured, atol=0.1)
+    for i, budget in ((1, 2), (2, 9)):
+        best = plan.best(budget)
+        assert truth[best.n_partitions, best.election][i] > max(found[i] for found in truth.values()) - 0.03
+    assert plan.best(9).n_partitions == 50  # not 20, the smallest whose radius can be 9
+    assert truth[50, "runoff"][2] > truth[20, "runoff"][2] + 0.1
+
+
+def test_a_plan_is_a_table(plan):
+    assert [(choice.n_partitions, choice.samples_per_member) for choice in plan[::3]] == [(10, 140), (20, 70), (50, 28)]
+    assert plan[0].largest_radius == 4
+    assert len(plan) == len(list(plan)) == 9
+    frame = plan.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert len(frame) == 27
+    row = frame[(frame.n_partitions == 50) & (frame.election == "runoff") & (frame.budget == 9)].iloc[0]
+    assert (row.certified_accuracy, row.standard_error) == plan[7].certified(9)
+    text = str(plan)
+    assert (
+        f"\n9 edits: n_partitions=50, election='{plan.best(9).election}' ({100 * plan.best(9).certified(9)[0]:.1f} %"
+        in text
+    )
+    assert "\nn_partitions=1000 is left out: 1,400 samples leave a member less than 2 on average" in text
+    assert max(map(len, text.splitlines())) < 125
+    assert str(plan[0]).startswith("n_partitions=10, election='plurality': estimated certified accuracy")
+    with pytest.raises(ValueError, match=r"budget must be one of those planned for \(0, 2, 9\), got 3"):
+        plan.best(3)
+
+
+def test_what_cannot_be_planned():
+    with pytest.raises(
+        ValueError, match=r"got none: n_partitions=5000: 200 samples leave .* use at most 100 partitions"
+    ):
+        runoff.plan(X[:200], Y[:200], n_partitions=[5000])
+    with pytest.raises(ValueError, match="budgets must be non-negative integers, got -1"):
+        runoff.plan(X, Y, budgets=-1)
+    with pytest.raises(ValueError, match="members must be at least 2, got 1"):
+        runoff.plan(X, Y, members=1)
+    none = runoff.plan(X[:200], Y[:200], RIDGE, budgets=30, n_partitions=[5], elections=["runoff"])
+    assert "30 edits: nothing is certified" in str(none)
+    with pytest.raises(ValueError, match=r"for 30 edits: try more partitions \(at least 61\)"):
+        none.best(30)
+    many = RunoffClassifier(RIDGE, spread=2)
+    with pytest.raises(ValueError, match="members needs one bucket per member"):
+        runoff.plan(X[:200], Y[:200], many, members=5, n_partitions=[10])
+    assert len(runoff.plan(X[:200], Y[:200], many, n_partitions=[5], elections=["plurality"])) == 1  # spread is kept
+
+
+def test_few_members_give_about_the_same_with_larger_errors(plan):
+    few = runoff.plan(X[TRAIN], Y[TRAIN], RIDGE, budgets=(2, 9), n_partitions=(50,), members=15)
+    for choice, full in zip(few, plan[6:], strict=True):
+        difference = np.abs(choice.estimate.certified - full.estimate.certified)
+        assert (difference < 4 * np.hypot(choice.estimate.errors, full.estimate.errors)).all()
+        assert (choice.estimate.errors > full.estimate.errors).all()
+        assert choice.estimate.members == pytest.approx(full.estimate.members, abs=0.05)
+
+
+def test_extrapolation_repeats_ballots_of_members_that_have_not_seen_the_sample():
+    scores = np.tile([3.0, 2.0, 1.0], (4, 5, 1))  # 5 of 20 members, all for class 0
+    scores[:, 2] = [1.0, 2.0, 3.0]
+    learnt = scores.copy()
+    learnt[[0, 1], [2, 3]] = [1.0, 9.0, 2.0]  # samples 0 and 1 are those of members 2 and 3
+    given = [
+        estimates.extrapolated(s, [0, 0, 0, 1], [2, 3, 17, 18], [0, 4, 9], n_members=20).certified
+        for s in (scores, learnt)
+    ]
+    np.testing.assert_array_equal(*given)
+    # Sample 0: 19 of 19 for class 0. Sample 1: 14 of 19. Sample 2: 15 of 19. Sample 3: wrong.
+    np.testing.assert_array_equal(given[0], [0.75, 0.75, 0.25])
+
+
+def test_texts_and_labels_of_any_type():
+    texts, labels = [f"sample{i} digit{y}" for i, y in enumerate(Y[:300])], [f"digit {y}" for y in Y[:300]]
+    assert runoff.plan(texts, labels, n_partitions=[5], budgets=[1])[0].estimate.members > 0.5
+
+
+def test_certified_scorer_in_scikit_learns_tools():
+    scorer = runoff.certified_scorer(2)
+    classifier = RunoffClassifier(RIDGE, classes=range(10))
+    search = GridSearchCV(classifier, {"n_partitions": [3, 10]}, scoring=scorer, cv=2).fit(X[:600], Y[:600])
+    assert search.best_params_ == {"n_partitions": 10}
+    half = RunoffClassifier(RIDGE, n_partitions=10, classes=range(10)).fit(X[:300], Y[:300])
+    expected = runoff.certified_accuracy(half.certify(X[300:600]), Y[300:600], [2])[0]
+    split = [(np.arange(300), np.arange(300, 600))]
+    assert cross_val_score(half, X[:600], Y[:600], scoring=scorer, cv=split)[0] == expected
+    assert repr(scorer) == "certified_scorer(2)"
+    with pytest.raises(ValueError, match="budget must be a whole number of at least 0, got -1"):
+        runoff.certified_scorer(budget=-1)
+    with pytest.raises(ValueError, match=r"needs a RunoffClassifier or a TorchClassifier, got Pipeline: put pipelines"):
+        scorer(make_pipeline(StandardScaler(), classifier), X, Y)
+
+
+def test_dir_lists_what_is_imported_on_first_use():
+    assert set(runoff.__all__) <= set(dir(runoff))
+    assert all(getattr(runoff, name) is not None for name in dir(runoff))
