@@ -1,5 +1,6 @@
 """Helpers of the tests: commands, and finished runs without training."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ from click.testing import CliRunner
 
 import runoff
 from runoff import cli, recipes, spreads
+from runoff._io import manifests
 from runoff.runs import Run, Settings
 
 SIGNS = tuple(f"sign {c}" for c in range(43))
@@ -22,6 +24,21 @@ def run(*arguments):
 def files(folder):
     """Return the content of all files below a folder."""
     return {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def write_manifest(path, manifest):
+    """Write the manifest of a directory, with a digest of itself that fits."""
+    (path / "manifest.json").write_text(json.dumps(manifests.sealed(manifest), indent=1))
+
+
+def rehash(path, change=None):
+    """Do what an attacker does who can write to the directory: change the manifest, and make every digest fit."""
+    manifest = json.loads((path / "manifest.json").read_text())
+    if change is not None:
+        change(manifest)
+    for name in manifest["files"]:
+        manifest["files"][name] = hashlib.sha256((path / name).read_bytes()).hexdigest()
+    write_manifest(path, manifest)
 
 
 def scores(n, n_members, n_classes, seed=0, clear=1.5):

@@ -1,4 +1,4 @@
-"""update, save and load, plan, and scikit-learn's tools around a RunoffClassifier."""
+"""update, save and load, and scikit-learn's tools around a RunoffClassifier."""
 
 import json
 import os
@@ -296,16 +296,6 @@ def test_saving_leaves_nothing_behind_when_it_fails(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []  # noqa: PTH208
     with pytest.raises(ValueError, match="whose hash is a function cannot be saved"):
         small(hash=lambda X: X[:, 20].astype(int)).fit(X, Y).save(tmp_path / "other")
-
-
-def test_plan_shows_what_each_number_of_partitions_means():
-    choices = runoff.plan(X, Y, RidgeClassifier(alpha=50), n_partitions=(5, 20, 1000))
-    assert [c.n_partitions for c in choices] == [5, 20]
-    assert [c.largest_radius for c in choices] == [2, 9]
-    assert [c.samples_per_member for c in choices] == [120, 30]
-    assert 0.95 > choices[0].member_accuracy > choices[1].member_accuracy > 0.3
-    assert str(choices[0]).startswith("n_partitions=5: 120 samples per member, radius at most 2, member accuracy about")
-    assert runoff.plan([f"sample{i} digit{y}" for i, y in enumerate(Y)], Y, n_partitions=(5,))[0].member_accuracy > 0.5
 
 
 def test_scikit_learns_tools():

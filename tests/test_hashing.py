@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from runoff import hashing, samples
+from runoff import errors, hashing, samples
 from runoff.partition import Partition
 
 KEY = hashing.derived_key(0)
@@ -211,6 +211,24 @@ def test_buckets_and_training_sets_by_hand(d):
     assert sums.tolist() == (data.sum(axis=1) % (4 * d)).tolist()
     own_hash = Partition.make(4, d, 0, KEY, hash=lambda X: X[:, 0] + 5).buckets(content, digests)
     assert own_hash.tolist() == ((data[:, 0] + 5) % (4 * d)).tolist()
+
+
+def test_a_members_samples_are_sorted_by_the_whole_digest():
+    """Half a digest is equal for two samples now and then: their order must not depend on the input's."""
+    digests = np.array([[7, 2], [7, 1], [7, 3]], np.uint64)
+    rows = Partition.make(1, 1, 0, KEY).rows(np.zeros(3, np.int64), digests, np.zeros(3, np.int64))
+    assert [member.tolist() for member in rows] == [[1, 0, 2]]
+
+
+def test_a_hash_that_is_negative_anywhere_is_rejected():
+    partition, content = Partition.make(4, 1, 0, KEY, hash=lambda X: X[:, 0]), samples.from_any(np.array([[1], [-1]]))
+    with pytest.raises(errors.InputError, match="non-negative integer for each of 2 samples"):
+        partition.buckets(content, partition.digests(content))
+
+
+def test_how_evenly_samples_are_divided_is_told():
+    told = Partition.make(2, 2, 0, KEY).balance(np.array([3, 0, 2, 1]))
+    assert told == "4 members, each bucket in 2: 0 to 3 samples per member, 1.5 on average, 1 without any"
 
 
 def test_sums_of_pixels_are_of_whole_numbers():

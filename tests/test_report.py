@@ -181,6 +181,7 @@ def test_the_papers_marks_are_for_its_data_alone(tmp_path):
 def test_the_improvement_goes_on_where_one_curve_ends():
     method = {"source": 0, "label": "one", "paper": [], "name": "DPA"}
     data = {
+        "unit": {"name": "samples"},
         "budgets": [0],
         "sources": [{"n_inputs": 10, "data": None, "n_partitions": 5}],
         "methods": [

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from runoff._version import __version__
 from runoff.ballots import rank
-from runoff.certificates import Certificates, certified_accuracy, certify
+from runoff.certificates import Certificates, certified_accuracy, certify, targeted_rate
 
 if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
     from runoff.estimates import out_of_part
     from runoff.hashing import new_key
-    from runoff.planning import plan
+    from runoff.planning import certified_scorer, plan
 
 
 __all__ = [
@@ -23,16 +23,24 @@ __all__ = [
     "RunoffClassifier",
     "__version__",
     "certified_accuracy",
+    "certified_scorer",
     "certify",
     "new_key",
     "out_of_part",
     "plan",
     "rank",
+    "targeted_rate",
 ]
 
 
 # Imported on first use, so that `import runoff` stays light.
-_LATER = {"RunoffClassifier": "classifier", "new_key": "hashing", "out_of_part": "estimates", "plan": "planning"}
+_LATER = {
+    "RunoffClassifier": "classifier",
+    "certified_scorer": "planning",
+    "new_key": "hashing",
+    "out_of_part": "estimates",
+    "plan": "planning",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -40,3 +48,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'runoff' has no attribute {name!r}")
     return getattr(import_module(f"runoff.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

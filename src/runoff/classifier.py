@@ -17,11 +17,10 @@ from runoff.ballots import Ballots
 from runoff.ensemble import Ensemble
 from runoff.errors import MemberError
 from runoff.isolation import seeds_of, undisturbed
-from runoff.members import Member, MemberEstimator, default_estimator, fit_member, rank_member, score_member
+from runoff.members import PROBES, Member, MemberEstimator, default_estimator, fit_member, rank_member, score_member
 from runoff.samples import Rows, Samples
 
 INPUTS = 8192  # scored at a time; a constant, since last bits may depend on it
-PROBES = 256  # training samples on which two fits of a member are compared
 
 
 class RunoffClassifier(Ensemble):
@@ -30,6 +29,9 @@ class RunoffClassifier(Ensemble):
     Each member learns from its buckets of the training samples alone, and an election among the members decides.
     If at most `certify(X).radius[i]` training samples are inserted, deleted or relabelled, the classifier fitted on the
     edited data predicts the same label for input i.
+
+    With `fit(X, y, groups)`, where `groups` names the source of each sample (its sender, annotator or client), radii
+    count sources instead: whatever that many sources contribute, the prediction stays the same.
 
     Put everything that is fitted *inside* the estimator: `RunoffClassifier(make_pipeline(StandardScaler(), SVC()))`. A
     scaler fitted on all samples, in front of this classifier, voids the guarantee.
@@ -48,6 +50,9 @@ class RunoffClassifier(Ensemble):
     n_jobs : the number of members trained in parallel, through joblib
     random_state : int
     hash : "content", "pixel-sum" (the paper's) or a function from X to integers
+    threat : "samples", or "labels" where samples are trusted and labels are not. Then an edit is one label changed, and
+        inserted or deleted samples are not covered. Parts are even
+    shared : for threat="labels" only, a transformer that is fitted once, on all of X and no label, for all members
 
     Attributes
     ----------
@@ -56,6 +61,7 @@ class RunoffClassifier(Ensemble):
     members_ : the trained members
     member_sizes_ : the number of samples per member
     updated_members_ : the members that the last `update` retrained
+    shared_ : the fitted `shared`, as `shared_.fitted`, or None
 
     """
 
@@ -73,6 +79,8 @@ class RunoffClassifier(Ensemble):
         n_jobs: int | None = None,
         random_state: Any = 0,
         hash: Any = "content",
+        threat: str = "samples",
+        shared: Any = None,
     ) -> None:
         self.estimator = estimator
         self.n_partitions = n_partitions
@@ -85,9 +93,11 @@ class RunoffClassifier(Ensemble):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.hash = hash
+        self.threat = threat
+        self.shared = shared
 
     def _prepare(self) -> None:
-        kind = self._samples.kind
+        kind = self._features.kind
         self._unfitted = MemberEstimator(default_estimator(kind) if self.estimator is None else self.estimator)
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
@@ -108,8 +118,8 @@ class RunoffClassifier(Ensemble):
     def _part(self, rows: Rows, labels: NDArray[Any]) -> tuple[Samples, NDArray[Any], Rows]:
         """Return the training data of a member; to another process, only the rows of this member are sent."""
         if self.n_jobs in (None, 1):
-            return self._samples, labels, rows
-        return self._samples.select(rows), labels[rows], np.arange(len(rows))
+            return self._features, labels, rows
+        return self._features.select(rows), labels[rows], np.arange(len(rows))
 
     def _check_repeats(self, trained: Sequence[Member], labels: NDArray[Any], rows: list[Rows]) -> None:
         """Reject estimators that do not repeat: retrain one member after the others, and score both, one of them twice.
@@ -120,8 +130,8 @@ class RunoffClassifier(Ensemble):
         if first is None:
             return
         m = first.index
-        again = fit_member(self._unfitted, self._samples, labels, rows[m], m, seeds_of(self._seed, m, self._n_seeds))
-        probes = self._samples.select(np.unique(np.linspace(0, len(labels) - 1, PROBES).astype(np.int64)))
+        again = fit_member(self._unfitted, self._features, labels, rows[m], m, seeds_of(self._seed, m, self._n_seeds))
+        probes = self._features.select(np.unique(np.linspace(0, len(labels) - 1, PROBES).astype(np.int64)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scores = [member.scores(probes, self.classes_) for member in (first, first, again)]

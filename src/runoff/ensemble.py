@@ -19,9 +19,13 @@ from runoff.ballots import Ballots, points
 from runoff.certificates import BOUNDS, LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.errors import InputError, MemberError
-from runoff.partition import Partition
+from runoff.members import Shared
+from runoff.partition import Hashed, Partition, distinct
 from runoff.samples import Rows, Samples
 from runoff.scores import Scores
+
+THREATS = ("samples", "labels")
+Edit = tuple[Any, ...]  # X, y and, if fitted with them, groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,7 @@ class FittedState:
     seed: int
     n_seeds: int
     width: tuple[str, tuple[int, ...]]  # the kind and the width of X
+    sources: tuple[int, float] | None = None  # their number, and the largest one's share of the samples
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -54,15 +59,22 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     hash_key: bytes | None
     random_state: Any
     hash: Any
+    threat: str
+    shared: Any
 
     _samples: Any  # the training samples; None in a loaded ensemble
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Hash the samples into buckets and train every member on its buckets."""
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Hash the samples into buckets and train every member on its buckets.
+
+        `groups` names the source of each sample, by a string or a whole number: the sender, annotator or client that it
+        comes from. Then the source alone decides the bucket, and one edit is one source: everything that it
+        contributes, any number of samples. A new source is one edit; a sample that moves between sources is two.
+        """
         self._check_settings()
         before = self.__dict__.copy()
         try:
-            self._fit(X, y)
+            self._fit(X, y, groups)
         except BaseException:
             self._undo(before)
             raise
@@ -72,20 +84,38 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Restore the attributes from before a call that failed."""
         self.__dict__ = before
 
-    def _fit(self, X: Any, y: Any) -> None:
+    def _fit(self, X: Any, y: Any, groups: Any) -> None:
         # `update` keeps these classes, even if the setting changes in between.
         self._fixed_classes = None if self.classes is None else labels.sorted_classes(self.classes)
         X, y = self._checked(X, y, reset=True)
         self._seed = _seed(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
-        self.partition_ = Partition.make(self.n_partitions, self.spread, self._seed, key, self.hash)
+        if groups is not None and self.threat == "labels":
+            raise InputError("groups cannot be used with threat='labels', which counts single labels: leave one out")
+        unit = self.threat if groups is None else "sources"
+        self.partition_ = Partition.make(self.n_partitions, self.spread, self._seed, key, self.hash, unit)
         self._n_seeds = self.n_seeds
         self._samples, self._labels = X, y.copy()  # a copy, in case the caller changes y in place
         self._digests = self.partition_.digests(X)
-        self._buckets = self.partition_.buckets(X, self._digests)
+        self._sources = None if groups is None else self.partition_.sources(groups, len(X))
+        self._buckets = self.partition_.buckets(X, self._digests, self._sources)
         self.members_: list[Any] = []
+        self.shared_ = None if self.shared is None else Shared.fit(self.shared, X, self._digests, self._seed)
+        self._features = self._seen_by_members(X, self._digests)
         self._prepare()
         self._train_members(range(self.partition_.n_members))
+
+    def _seen_by_members(self, inputs: Samples, digests: hashing.Digests | None = None) -> Samples:
+        """Return samples as members see them: after the shared transformer, if there is one.
+
+        With digests, each content is transformed once, in an order that depends on the set alone.
+        """
+        if self.shared_ is None:
+            return inputs
+        if digests is None:
+            return self.shared_.transform(inputs)
+        rows, ranks = distinct(digests)
+        return self.shared_.transform(inputs.select(rows)).select(ranks)
 
     def _prepare(self) -> None:
         """Set what all members share: chosen by `fit`, kept by `update`."""
@@ -113,6 +143,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.members_ = [members[m] for m in sorted(members)]
         self._warn_refused()
         self.member_sizes_ = np.array([len(member_rows) for member_rows in rows])
+        self._source_sizes = None if self._sources is None else hashing.source_sizes(self._sources)
 
     def _warn_refused(self) -> None:
         """Warn of members that vote by their class shares because their estimator could not be fitted.
@@ -140,13 +171,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def scores(self, X: Any) -> Scores:
         """Return the members' scores with the members' spread, ready for `runoff.certify`."""
         check_is_fitted(self)
-        values = self._scored(self._samples_of(X, reset=False))
-        return Scores(values, self.partition_.spread, self.partition_.fingerprint, self._fixed_classes is not None)
+        values = self._scored(self._seen_by_members(self._samples_of(X, reset=False)))
+        partition, classes_fixed = self.partition_, self._fixed_classes is not None
+        return Scores(values, partition.spread, partition.fingerprint, classes_fixed, partition.unit)
 
     def balance(self) -> str:
-        """Return a sentence on how evenly the samples are divided among members."""
+        """Return a sentence on how evenly the samples are divided among members, and among sources."""
         check_is_fitted(self)
-        return self.partition_.balance(self.member_sizes_)
+        return self.partition_.balance(self.member_sizes_, self._source_sizes)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label that the members elect for each input."""
@@ -159,7 +191,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return predictions with their proven radii: `.prediction` and `.runner_up` are labels.
 
         With at most `radius[i]` training samples inserted, deleted or relabelled, the classifier fitted on the edited
-        samples, with the same `classes`, still predicts `prediction[i]`.
+        samples, with the same `classes`, still predicts `prediction[i]`. If it was fitted with `groups`, the radius
+        counts sources instead, whatever they contribute; with `threat="labels"` it counts changed labels, and inserted
+        or deleted samples are not covered. `.unit` says what is counted.
         """
         check_is_fitted(self)
         if self._fixed_classes is None:
@@ -175,38 +209,49 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = self._samples_of(X, reset=False)
         if len(self.classes_) < 2:
             raise InputError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: extend classes=")
-        ballots = self._ranked(inputs)
-        certificates = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound)
-        return certificates.named(self.classes_, self.partition_.fingerprint)
+        ballots = self._ranked(self._seen_by_members(inputs))
+        partition = self.partition_
+        certificates = certify(
+            ballots, election=self.election, spread=partition.spread, bound=bound, unit=partition.unit
+        )
+        return certificates.named(self.classes_, partition.fingerprint)
 
-    def update(self, add: tuple[Any, Any] | None = None, remove: tuple[Any, Any] | None = None) -> Self:
+    def update(self, add: Edit | None = None, remove: Edit | None = None) -> Self:
         """Insert and delete training samples; only members whose buckets changed are retrained.
 
         The result is bit for bit that of `fit` on the new data. Removing a sample unlearns it: the d members that have
         seen it are retrained. To relabel a sample, remove and add it. Without `classes=`, an update that adds or
         removes a label retrains all members.
+
+        A classifier that was fitted with `groups` takes them here, too: `add=(X, y, groups)`, `remove=(X, y, groups)`.
+        With `threat="labels"`, the samples are fixed, so it can only relabel: remove and add the same X.
         """
         check_is_fitted(self)
         self._check_samples()
         keep, touched = np.ones(len(self._labels), bool), []
-        new: tuple[Samples, NDArray[Any], Any, Any] | None = None
+        new: Hashed | None = None
         if remove is not None:
-            _, y, digests, buckets = self._hashed(*remove)
-            keep[self._training_rows(digests, y)] = False
-            touched.append(buckets)
+            removed = self._hashed("remove", remove)
+            keep[self._training_rows(removed)] = False
+            touched.append(removed.buckets)
         if add is not None:
-            new = self._hashed(*add)
-            touched.append(new[3])
-        rows = np.flatnonzero(keep)
-        remaining, y = self._samples.select(rows), self._labels[rows]
-        digests, buckets = self._digests[rows], self._buckets[rows]
+            new = self._hashed("add", add)
+            touched.append(new.buckets)
+        data = Hashed(self._samples, self._labels, self._digests, self._sources, self._buckets)
+        data = data.select(np.flatnonzero(keep))
         if new is not None:
-            remaining, y = remaining.joined(new[0]), np.concatenate([y, new[1]])
-            digests, buckets = np.concatenate([digests, new[2]]), np.concatenate([buckets, new[3]])
+            data = data.joined(new)
+        if self.partition_.unit == "labels" and not _same_contents(data.digests, self._digests):
+            raise InputError(
+                "update can only relabel with threat='labels', where samples are fixed: remove and add the same X with "
+                "old and new labels, or fit again"
+            )
+        y = data.labels
         if not len(y):
             raise InputError("update must leave at least one training sample, got none")
         before = self.__dict__.copy()
-        self._samples, self._labels, self._digests, self._buckets = remaining, y, digests, buckets
+        self._samples, self._labels, self._digests, self._sources, self._buckets = data
+        self._features = self._seen_by_members(data.samples, data.digests)
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
         self.updated_members_ = np.unique(self.partition_.spread[changed])
         if self._fixed_classes is None and not _same_labels(np.unique(y), self.classes_):
@@ -230,6 +275,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed=self._seed,
             n_seeds=self._n_seeds,
             width=self._width,
+            sources=self._source_sizes,
         )
 
     def restore(self, state: FittedState) -> None:
@@ -239,7 +285,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fixed_classes = self.classes = state.classes if state.classes_fixed else None
         self._training_sets, self.member_sizes_ = state.training_sets, state.member_sizes
         self._seed, self._n_seeds, self._width = state.seed, state.n_seeds, state.width
-        self._samples = None
+        self._samples, self._source_sizes, self.shared_ = None, state.sources, None
+        self.threat = "labels" if state.partition.unit == "labels" else "samples"
 
     def _check_samples(self) -> None:
         """Raise InputError unless the training samples are available and unchanged."""
@@ -248,22 +295,48 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not np.array_equal(self.partition_.digests(self._samples), self._digests):
             raise InputError("X was changed in place since fit, so it cannot be updated: fit again")
 
-    def _hashed(self, X: Any, y: Any) -> tuple[Samples, NDArray[Any], Any, Any]:
-        X, y = self._checked(X, y, reset=False)
+    def _hashed(self, name: str, edit: Edit) -> Hashed:
+        """Return the samples to add or remove, with their digests and buckets."""
+        with_groups = self._sources is not None
+        if not isinstance(edit, (tuple, list)) or len(edit) != 2 + with_groups:
+            expected = "(X, y, groups), as fit was called with groups" if with_groups else "(X, y), as in fit"
+            got = f"{len(edit)} values" if isinstance(edit, (tuple, list)) else f"a {type(edit).__name__}"
+            raise InputError(f"{name} must be {expected}, got {got}")
+        X, y = self._checked(edit[0], edit[1], reset=False)
         digests = self.partition_.digests(X)
-        return X, y, digests, self.partition_.buckets(X, digests)
+        sources = self.partition_.sources(edit[2], len(X)) if with_groups else None
+        return Hashed(X, y, digests, sources, self._find_buckets(X, digests, sources))
 
-    def _training_rows(self, digests: Any, y: NDArray[Any]) -> Rows:
+    def buckets_of(self, X: Samples, groups: Any = None) -> NDArray[np.int64]:
+        """Return the buckets of samples; `groups` names their sources, if it was fitted with groups."""
+        sources = None if groups is None else self.partition_.sources(groups, len(X))
+        return self._find_buckets(X, self.partition_.digests(X), sources)
+
+    def _find_buckets(self, X: Samples, digests: hashing.Digests, sources: Any) -> NDArray[np.int64]:
+        if self.partition_.unit != "labels":
+            return self.partition_.buckets(X, digests, sources)
+        known = dict(zip(map(tuple, self._digests.tolist()), self._buckets.tolist(), strict=True))
+        try:
+            return np.array([known[tuple(digest)] for digest in digests.tolist()], np.int64)
+        except KeyError:
+            raise InputError(
+                "X must hold training samples only with threat='labels', where samples are fixed: fit again with others"
+            ) from None
+
+    def _training_rows(self, wanted: Hashed) -> Rows:
         """Return the training rows of these samples, each copy once."""
 
-        def keys(digests: Any, y: NDArray[Any]) -> list[tuple[Any, ...]]:
-            return [(*digest, label) for digest, label in zip(digests.tolist(), y.tolist(), strict=True)]
+        def keys(digests: Any, y: NDArray[Any], sources: Any) -> list[tuple[Any, ...]]:
+            parts = [digests.tolist(), y.tolist()] + ([] if sources is None else [map(tuple, sources.tolist())])
+            return [(*digest, *rest) for digest, *rest in zip(*parts, strict=True)]
 
-        rows = samples.find_copies(keys(digests, y), keys(self._digests, self._labels))
+        known = keys(self._digests, self._labels, self._sources)
+        rows = samples.find_copies(keys(wanted.digests, wanted.labels, wanted.sources), known)
         if (missing := np.flatnonzero(rows < 0)).size:
+            with_what = "labels" if wanted.sources is None else "labels and sources"
             raise InputError(
-                f"remove must name training samples with their labels, but sample {missing[0]} (label "
-                f"{y.tolist()[missing[0]]!r}) is not one of them, or not that often: nothing was changed"
+                f"remove must name training samples with their {with_what}, but sample {missing[0]} (label "
+                f"{wanted.labels.tolist()[missing[0]]!r}) is not one of them, or not that often: nothing was changed"
             )
         return rows
 
@@ -275,6 +348,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.bound not in BOUNDS:
             raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {self.bound!r}")
         get(self.election)
+        if self.threat not in THREATS:
+            raise InputError(f"threat must be one of {', '.join(map(repr, THREATS))}, got {self.threat!r}")
+        if self.shared is not None and self.threat != "labels":
+            raise InputError(
+                f"shared learns from all samples at once, so it needs threat='labels', where samples are trusted, got "
+                f"threat={self.threat!r}: put the transformer inside the estimator"
+            )
         if self.hash_key is not None and (not isinstance(self.hash_key, bytes) or not 16 <= len(self.hash_key) <= 64):
             raise InputError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() returns them")
 
@@ -336,6 +416,13 @@ def _seed(random_state: Any) -> int:
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _same_contents(a: hashing.Digests, b: hashing.Digests) -> bool:
+    """Return whether two sets of samples are the same, copies counted, in any order."""
+    return len(a) == len(b) and all(
+        np.array_equal(x, y) for x, y in zip(*(d[np.lexsort((d[:, 1], d[:, 0]))].T for d in (a, b)), strict=True)
+    )
 
 
 def _same_labels(a: NDArray[Any], b: NDArray[Any]) -> bool:

@@ -7,6 +7,7 @@ NaNs, and strings that are equal in Unicode's composed form. The label is left o
 
 import datetime
 import hashlib
+import re
 import secrets
 import unicodedata
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ Digests = NDArray[np.uint64]  # (n, 2): 128 bits per sample
 
 DIGEST_BYTES = 16
 ROWS = 4096  # hashed at a time
+NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.0)?")  # a whole number, as NumPy writes integers and floats
 
 
 class Key(bytes):
@@ -125,6 +127,55 @@ def cell(value: Any) -> bytes:
         text = as_moment(value).encode()
         return b"t" + len(text).to_bytes(8, "little") + text
     raise InputError(f"a table must hold numbers, strings and dates, got a {type(value).__name__}: convert it first")
+
+
+def source_name(value: Any) -> str:
+    """Return the name of a source in one form, which no other source can influence.
+
+    One inserted name makes strings of everybody's numbers, or floats of everybody's integers. So 7, 7.0, "7" and "7.0"
+    are one source. What an array could have rounded or spelled in another way is refused.
+    """
+    exact = 2.0 ** (np.finfo(value.dtype).nmant + 1 if isinstance(value, np.floating) else 53)
+    if isinstance(value, np.generic) and value.dtype.kind in "iufU":
+        value = value.item()
+    if isinstance(value, float) and value.is_integer() and abs(value) < exact:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 512:
+        return str(value)
+    if isinstance(value, str):
+        number = NUMBER.fullmatch(text := plain_text(value))
+        return text if number is None else number[1] if number[1] != "-0" else "0"
+    raise InputError(f"a source must be a string or a whole number, got {value!r:.60}")
+
+
+def sources(groups: Any, n: int, key: bytes) -> Digests:
+    """Return the keyed digest of the source of each of n samples."""
+    values = groups if isinstance(groups, (list, tuple)) else np.asarray(groups)
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise InputError(f"groups must be one name per sample, in one dimension, got shape {values.shape}")
+    if len(values) != n:
+        raise InputError(f"groups must name the source of each of {n} samples, got {len(values)} names")
+    known: dict[tuple[type, Any], int] = {}
+    names: dict[str, int] = {}
+    which = np.empty(n, np.int64)
+    for i, value in enumerate(values):
+        try:
+            number = known.get((type(value), value))
+            if number is None:
+                number = known[type(value), value] = names.setdefault(source_name(value), len(names))
+        except (InputError, TypeError):
+            raise InputError(
+                f"groups must name each sample's source by a string or a whole number, got {value!r:.60} for sample "
+                f"{i}: convert it to a string, and give samples of unknown origin a name, too"
+            ) from None
+        which[i] = number
+    return digests((b"\xfd" + cell(name) for name in names), key)[which]
+
+
+def source_sizes(sources: Digests) -> tuple[int, float]:
+    """Return the number of sources, and the share of samples of the largest."""
+    _, counts = np.unique(sources, axis=0, return_counts=True)
+    return len(counts), float(counts.max() / counts.sum())
 
 
 def pixel_sums(array: NDArray[Any]) -> Digests:

@@ -16,9 +16,10 @@ from sklearn.base import clone
 
 from runoff.ballots import Ballots, points
 from runoff.errors import InputError, MemberError
-from runoff.isolation import generators, is_environment, isolated_member
-from runoff.samples import Kinds, Rows, Samples
+from runoff.isolation import generators, is_environment, isolated_member, undisturbed
+from runoff.samples import Kinds, Rows, Samples, from_any
 
+PROBES = 256  # training samples on which two fits are compared
 UNSEEN = -1.0  # below every score of a class that the member has seen
 
 # Settings that are overridden in every estimator inside a member, however deeply nested. With several threads a forest
@@ -181,6 +182,60 @@ def fit_member(
     if generators() > loaded:  # a fit imported a library whose random state was not seeded
         return fit_member(estimator, samples, labels, rows, member, seeds)
     return trained
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """A transformer that all members share: fitted once on all samples, which must be trusted, and on no label."""
+
+    fitted: Any
+    kinds: Kinds = ()  # of the columns of the samples, for tables
+
+    @classmethod
+    def fit(cls, transformer: Any, samples: Samples, digests: NDArray[np.uint64], seed: int) -> Shared:
+        """Fit a copy of the transformer on the samples, sorted by content: what it learns depends on the set alone.
+
+        It is fitted twice, and refused if it does not learn the same again.
+        """
+        name = type(transformer).__name__
+        if isinstance(transformer, type) or not all(
+            hasattr(transformer, m) for m in ("fit", "transform", "get_params")
+        ):
+            raise InputError(
+                f"shared must be a transformer with fit and transform, such as PCA(), got {transformer!r:.60}"
+            )
+        order = np.lexsort((digests[:, 1], digests[:, 0])).astype(np.int64)
+        probes = samples.select(np.unique(np.linspace(0, len(samples) - 1, PROBES).astype(np.int64)))
+        source, unfitted = np.random.SeedSequence(seed, spawn_key=(3,)), MemberEstimator(transformer)
+        with undisturbed():
+            try:
+                twice = []
+                for _ in range(2):
+                    part = samples.take(order)
+                    with isolated_member(source):
+                        twice.append(cls(unfitted.seeded(source).fit(part), samples.kinds(part)))
+                first, second = twice
+                results = [shared.transform(probes) for shared in (first, first, second)]
+            except Exception as error:
+                raise InputError(
+                    f"shared must learn from X alone, without labels, but {name} failed: {type(error).__name__}: "
+                    f"{error!s:.200}"
+                ) from error
+        forms = [list(result.content()) for result in results]
+        if forms[0] != forms[1] or forms[0] != forms[2]:
+            raise InputError(
+                f"shared must learn the same from the same samples every time, but {name} does not: it draws random "
+                "numbers that runoff cannot seed; set its random_state or seed"
+            )
+        return first
+
+    def transform(self, samples: Samples) -> Samples:
+        """Return samples as members see them."""
+        with undisturbed(), isolated_member(np.random.SeedSequence(0, spawn_key=(3,))):
+            features = from_any(self.fitted.transform(samples.as_inputs(self.kinds)))
+        if len(features) != len(samples):
+            raise InputError(f"shared must transform {len(samples)} samples into as many, got {len(features)}")
+        return features
 
 
 def default_estimator(kind: str) -> Any:

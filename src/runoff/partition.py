@@ -7,16 +7,22 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runoff import hashing, spreads
 from runoff.errors import InputError
-from runoff.samples import Samples
+from runoff.samples import Rows, Samples
 
 HASHES = ("content", "pixel-sum")
+
+
+def distinct(digests: hashing.Digests) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a row of each distinct content, sorted by digest, and the rank of each sample's content among them."""
+    _, rows, ranks = np.unique(digests, axis=0, return_index=True, return_inverse=True)
+    return rows.astype(np.int64), ranks.reshape(-1).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -32,15 +38,24 @@ class Partition:
     offsets: tuple[int, ...]
     key: hashing.Key = field(repr=False)
     hash: str | Callable[[Any], Any] = "content"
+    unit: str = "samples"  # what one edit is
 
     @classmethod
     def make(
-        cls, n_partitions: int, d: int, seed: int, key: hashing.Key, hash: str | Callable[[Any], Any] = "content"
+        cls,
+        n_partitions: int,
+        d: int,
+        seed: int,
+        key: hashing.Key,
+        hash: str | Callable[[Any], Any] = "content",
+        unit: str = "samples",
     ) -> Partition:
         """Return a partition whose offsets are drawn from the seed."""
+        if unit != "samples" and hash != "content":
+            raise InputError(f"hash must be 'content' where {unit} are counted, got {hash!r}: leave it out")
         draw = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         offsets = sorted(int(o) for o in draw.permutation(n_partitions * d)[:d]) if d > 1 else [0]
-        return cls(n_partitions, d, tuple(offsets), key, hash)
+        return cls(n_partitions, d, tuple(offsets), key, hash, unit)
 
     @property
     def n_members(self) -> int:
@@ -57,23 +72,47 @@ class Partition:
         """The SHA-256 of the partition, its key included, which scores and certificates carry."""
         name = self.hash if isinstance(self.hash, str) else f"{self.hash.__module__}.{self.hash.__qualname__}"
         key = hashlib.sha256(b"runoff fingerprint" + self.key).hexdigest()
-        settings = json.dumps([self.n_partitions, self.d, list(self.offsets), name, key])
+        unit = [] if self.unit == "samples" else [self.unit]
+        settings = json.dumps([self.n_partitions, self.d, list(self.offsets), name, key, *unit])
         return hashlib.sha256(settings.encode()).hexdigest()
 
-    def balance(self, sizes: NDArray[np.int64]) -> str:
-        """Return a sentence on how evenly samples are divided among members."""
+    def balance(self, sizes: NDArray[np.int64], sources: tuple[int, float] | None = None) -> str:
+        """Return a sentence on how evenly samples are divided among members.
+
+        `sources` is their number, and the share of samples of the largest.
+        """
+        by_source = (
+            "" if sources is None else f"; {sources[0]:,} sources, the largest with {sources[1]:.1%} of the samples"
+        )
         return (
             f"{self.n_members} members, each bucket in {self.d}: {sizes.min()} to {sizes.max()} samples per member, "
-            f"{sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any"
+            f"{sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any{by_source}"
         )
 
     def digests(self, samples: Samples) -> hashing.Digests:
         """Return a 128-bit digest of each sample's content, by which a member's samples are sorted."""
         return hashing.digests(samples.content(), self.key)
 
-    def buckets(self, samples: Samples, digests: hashing.Digests) -> NDArray[np.int64]:
-        """Return each sample's bucket, a function of the sample's content alone."""
-        if self.hash == "content":
+    def sources(self, groups: Any, n: int) -> hashing.Digests:
+        """Return the digest of the source of each of n samples."""
+        return hashing.sources(groups, n, self.key)
+
+    def buckets(
+        self, samples: Samples, digests: hashing.Digests, sources: hashing.Digests | None = None
+    ) -> NDArray[np.int64]:
+        """Return each sample's bucket: a function of its content alone, or of its source alone.
+
+        Where labels are counted, the samples must be all training samples: their distinct contents are sorted by digest
+        and dealt out, so that buckets are even. No label is read, and copies of a sample share a bucket.
+        """
+        if self.unit == "labels":
+            ranks = distinct(digests)[1]
+            return ranks % self.n_members
+        if self.unit == "sources":
+            if sources is None:
+                raise InputError("buckets need the source of each sample here: pass groups, as in fit")
+            values = sources[:, 0]
+        elif self.hash == "content":
             values = digests[:, 0]
         elif self.hash == "pixel-sum":
             values = samples.pixel_sums()[:, 0]
@@ -114,3 +153,33 @@ class Partition:
         packed = np.empty((len(codes), 3), "<u8")
         packed[:, :2], packed[:, 2] = digests, codes.astype(np.int64).view(np.uint64)
         return [hashlib.sha256(packed[member_rows].tobytes()).hexdigest() for member_rows in rows]
+
+
+class Hashed(NamedTuple):
+    """Training samples, with what follows from them and the key."""
+
+    samples: Samples
+    labels: NDArray[Any]
+    digests: hashing.Digests
+    sources: hashing.Digests | None
+    buckets: NDArray[np.int64]
+
+    def select(self, rows: Rows) -> Hashed:
+        """Return some of these samples."""
+        sources = None if self.sources is None else self.sources[rows]
+        return Hashed(self.samples.select(rows), self.labels[rows], self.digests[rows], sources, self.buckets[rows])
+
+    def joined(self, other: Hashed) -> Hashed:
+        """Return these samples followed by others."""
+
+        def both(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+            return np.concatenate([a, b])
+
+        sources = None if self.sources is None or other.sources is None else both(self.sources, other.sources)
+        return Hashed(
+            self.samples.joined(other.samples),
+            both(self.labels, other.labels),
+            both(self.digests, other.digests),
+            sources,
+            both(self.buckets, other.buckets),
+        )

@@ -43,6 +43,8 @@ def collect(
         raise InputError("a report needs at least one run and one election")
     if budgets is not None and (not len(budgets) or min(budgets) < 0):
         raise InputError(f"budgets must be non-negative numbers of edits, got {list(budgets)}")
+    if len(units := {source.unit for source in sources}) > 1:
+        raise InputError(f"a report needs runs whose radii count the same, got {' and '.join(sorted(units))}")
     numbered = list(enumerate(sources))
     certified = [(s, name, source.certificates(name, bound)) for s, source in numbered for name in elections]
     chosen = sorted(set(_budgets(sources, certified) if budgets is None else budgets))
@@ -51,6 +53,7 @@ def collect(
     data: dict[str, Any] = {
         "version": __version__,
         "title": " and ".join(dict.fromkeys(source.dataset or source.name for source in sources)),
+        "unit": _words.counted(sources[0].unit),
         "budgets": chosen,
         "baseline": BASELINE,
         "methods": methods,
@@ -164,6 +167,7 @@ def _about(source: Source, bound: str) -> dict[str, Any]:
         "d": source.d,
         "n_seeds": source.n_seeds,
         "n_train": source.n_train,
+        "unit": source.unit,
         "classes": list(source.classes),
         "class_sizes": np.bincount(source.labels, minlength=n_classes).tolist(),
         "members": {

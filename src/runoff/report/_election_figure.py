@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from runoff._io.text import count
+from runoff._io.units import unit_of
 from runoff.ballots import points
 from runoff.elections import get
 from runoff.elections.votes import count_votes, ranks_above, top_two
@@ -76,7 +76,8 @@ def _caption(source: Source, i: int, plurality: Certificates, runoff: Certificat
         title = method_name(source.d, source.n_seeds, certificates.election.name)
         attack, radius = certificates.attack(i), int(certificates.radius[i])
         label = _short(str(certificates.prediction[i]), 16)
-        flip = "nothing can flip it" if attack is None else f"radius {radius}, flipped by {count(len(attack), 'edit')}"
+        cost = "" if attack is None else unit_of(certificates.unit).count(len(attack))
+        flip = "nothing can flip it" if attack is None else f"radius {radius}, flipped by {cost}"
         lines.append(f"{title}: {label}; {flip}")
     return "\n".join(lines)
 

@@ -13,6 +13,7 @@ from typing import Any
 from runoff._io.files import written_whole
 
 SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js", "charts.js", "explorer.js", "page.js")
+WORDS = ("noun", "definition", "attacker", "buckets", "not_covered")  # of the page, which depend on the unit
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # characters that could end a script element
 
 
@@ -34,6 +35,7 @@ def page(data: dict[str, Any]) -> str:
         "policy": policy,
         "title": html.escape(f"{data['title']}: certified predictions".encode(errors="replace").decode()),
         "version": html.escape(data["version"]),
+        **{name: html.escape(data["unit"][name]) for name in WORDS},
         "style": asset("page.css"),
         "data": embedded(data),
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),

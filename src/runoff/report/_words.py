@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runoff._io.text import count
+from runoff._io.units import unit_of
 from runoff.elections import DEFAULT
 
 if TYPE_CHECKING:
@@ -37,23 +37,23 @@ def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets:
     """State what is proven, with this run's numbers."""
     n = about["n_inputs"]
     best = next((m for m in methods if m["election"] == DEFAULT), methods[-1])
-    samples = "training samples" if about["n_train"] is None else f"of the {about['n_train']:,} training samples"
+    unit = unit_of(about["unit"])
     half = max((b for b, certified in enumerate(best["curve"]) if 2 * certified >= n), default=0)
     middle = middle_of(best, budgets)
     certified = _at(best["curve"], middle)
     sentences = [
         f"{best['label']} predicts {best['curve'][0]:,} of {n:,} test inputs ({share(best['curve'][0], n)}) correctly. "
         f"For {certified:,} of them ({share(certified, n)} of all) it is proven that nobody can change the prediction "
-        f"by inserting, deleting or relabelling any {middle:,} {samples}."
+        f"{_by(about, middle)}."
     ]
     if half:
         sentences.append(
-            f"At {count(half, 'edit')}, certified accuracy is still at least one half: {share(best['curve'][half], n)}."
+            f"At {unit.count(half)}, certified accuracy is still at least one half: {share(best['curve'][half], n)}."
         )
     sentences.append(
-        f"The proof is counting: {_reach(about)}, so r edits change few ballots, and the margin of the election is too "
-        "large for those to flip the prediction. It holds against every attacker, whatever they know, and assumes "
-        "nothing about the data."
+        f"The proof is counting: {_reach(about)}, so r {unit.noun}s change few ballots, and the margin of the election "
+        "is too large for those to flip the prediction. It holds against every attacker, whatever they know, and "
+        "assumes nothing about the data."
     )
     return sentences
 
@@ -66,7 +66,49 @@ def middle_of(method: dict[str, Any], budgets: Sequence[int]) -> int:
 
 def _reach(about: dict[str, Any]) -> str:
     members = "one" if about["d"] == 1 else about["d"]
-    return f"each training sample reaches {members} of {about['n_members']:,} members"
+    what = {"samples": "training sample", "sources": "source", "labels": "label"}[about["unit"]]
+    return f"each {what} reaches {members} of {about['n_members']:,} members"
+
+
+def _by(about: dict[str, Any], number: int) -> str:
+    """Return what an attacker does, up to a number of edits."""
+    samples = "training samples" if about["n_train"] is None else f"of the {about['n_train']:,} training samples"
+    if about["unit"] == "sources":
+        return f"by corrupting any {unit_of('sources').count(number)}, whatever they contribute"
+    if about["unit"] == "labels":
+        return f"by changing the labels of any {number:,} {samples} (inserted and deleted samples are not covered)"
+    return f"by inserting, deleting or relabelling any {number:,} {samples}"
+
+
+def counted(name: str) -> dict[str, str]:
+    """Return the words of the page that depend on what one edit is."""
+    unit = unit_of(name)
+    return {"name": unit.name, "noun": unit.noun, "axis": unit.axis, "definition": unit.definition, **PAGE[name]}
+
+
+PAGE = {
+    "samples": {
+        "attacker": "may insert, delete and relabel any training samples, up to the radius in number; changing a "
+        "sample's features is a deletion and an insertion, two edits;",
+        "buckets": "The bucket of a sample depends on its content only, and a member depends on its own samples only: "
+        "no scaler, vocabulary or encoder was fitted on all samples.",
+        "not_covered": "Encoders or other preprocessing trained on data that the attacker could edit.",
+    },
+    "sources": {
+        "attacker": "may control any sources, up to the radius in number: insert, delete, relabel and replace all that "
+        "these contribute, and add new sources; a sample that moves between sources is two edits;",
+        "buckets": "The bucket of a sample depends on its source only, and a member depends on its own samples only: "
+        "no scaler, vocabulary or encoder was fitted on all samples.",
+        "not_covered": "Sources that pose as others: if anybody can contribute in the name of another, that source is "
+        "corrupt, too. Encoders or other preprocessing trained on data that the attacker could edit.",
+    },
+    "labels": {
+        "attacker": "may change any labels of training samples, up to the radius in number;",
+        "buckets": "Buckets depend on samples, not on labels, and a member learns from its own labels only. A "
+        "transformer that was fitted on all samples has read no label.",
+        "not_covered": "Inserted, deleted and changed samples: the samples, without their labels, are trusted.",
+    },
+}
 
 
 def paper_note(source: Source, methods: Sequence[dict[str, Any]]) -> str | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from runoff._io.units import unit_of
 from runoff.certificates import Certificates, certified_accuracy
 from runoff.errors import InputError
 from runoff.report.drawing import library
@@ -30,7 +31,7 @@ def draw(certificates: Certificates, y_true: ArrayLike | None, ax: Axes | None, 
     else:
         shares = certified_accuracy(certificates, y_true, budgets)
     ax.plot(budgets, 100 * shares, **{"label": f"{certificates.election.name}, {certificates.bound} bound", **line})
-    ax.set_xlabel("edits of the training data")
+    ax.set_xlabel(unit_of(certificates.unit).axis)
     ax.set_ylabel("certified (% of inputs)" if y_true is None else "certified accuracy (%)")
     ax.set_ylim(0, 100)
     return ax

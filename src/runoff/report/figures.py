@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runoff._io.units import unit_of
 from runoff.elections import BASELINE, get
 from runoff.errors import InputError
 from runoff.paper import tables
@@ -36,6 +37,7 @@ class Curve:
     base: Curve | None = None  # baseline of its improvement
     marks: tuple[int, ...] = ()
     complete: bool = False  # it covers every budget at which any input is certified
+    unit: str = "samples"
 
 
 def draw(data: dict[str, Any], source: Source, folder: Path, *, example: int | None = None) -> list[str]:
@@ -84,6 +86,7 @@ def _curves(data: dict[str, Any]) -> list[Curve]:
                 paper={mark["budget"]: mark["percent"] for mark in method["paper"]},
                 marks=tuple(data["budgets"]),
                 complete=True,
+                unit=data["unit"]["name"],
             )
         )
     for m, curve in enumerate(curves):
@@ -203,7 +206,7 @@ def _certified(ax: Axes, curves: Sequence[Curve]) -> None:
         (b for curve in curves for b, value in (*curve.ours.items(), *curve.paper.items()) if value > 0), default=1
     )
     ax.set(
-        xlabel="edits of the training data",
+        xlabel=_axis(curves),
         ylabel="certified accuracy (%)",
         ylim=(0, None),
         xlim=(0, last + max(1.0, 0.03 * last)),
@@ -229,8 +232,12 @@ def _improvement(ax: Axes, curves: Sequence[Curve]) -> None:
         printed = printed or bool(printed_gain)
     names = {curve.base.label for curve in curves if curve.base is not None}
     over = names.pop() if len(names) == 1 else "plurality"
-    ax.set(xlabel="edits of the training data", ylabel=f"points over {over}")
+    ax.set(xlabel=_axis(curves), ylabel=f"points over {over}")
     _legend(ax, printed)
+
+
+def _axis(curves: Sequence[Curve]) -> str:
+    return unit_of(curves[0].unit if curves else "samples").axis
 
 
 def _legend(ax: Axes, printed: bool) -> None:

@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from runoff._io.units import unit_of
 from runoff.certificates import Certificates
 
 ROWS = 5  # inputs displayed
@@ -34,11 +35,13 @@ def to_html(certificates: Certificates) -> str:
         f"{n:,} inputs, {certificates.n_members:,} members, {certificates.n_classes:,} classes: "
         f"{certificates.election.name}, {certificates.bound} bound, median radius {np.median(certificates.radius):g}"
     )
+    unit = unit_of(certificates.unit)
+    counted = "" if unit.name == "samples" else f"<div>{escape(unit.definition)}</div>"
     more = f"<caption>the first {ROWS} of {n:,}</caption>" if n > ROWS else ""
     return (
-        f"<div><strong>Certificates</strong> of {escape(title)}"
+        f"<div><strong>Certificates</strong> of {escape(title)}{counted}"
         '<div style="display:flex;gap:2em;align-items:flex-start;flex-wrap:wrap">'
-        f"<table><thead><tr><th>edits</th><th>certified</th><th></th></tr></thead><tbody>{bars}</tbody></table>"
+        f"<table><thead><tr><th>{unit.noun}s</th><th>certified</th><th></th></tr></thead><tbody>{bars}</tbody></table>"
         f"<table>{more}<thead><tr><th>input</th><th>prediction</th><th>radius</th><th>runner-up</th></tr></thead>"
         f"<tbody>{first}</tbody></table></div></div>"
     )

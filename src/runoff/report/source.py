@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from runoff import datasets, recipes
 from runoff._io.files import read_regular
 from runoff._io.manifests import LARGEST_MANIFEST
+from runoff._io.units import unit_of
+from runoff.ballots import rank
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.errors import InputError, RunError, StorageError
@@ -67,6 +69,7 @@ class Source:
     of_paper: bool = False
     like_paper: bool | None = None
     fingerprint: str | None = None  # of the partition
+    unit: str = "samples"  # what radii count
     data_fingerprint: str | None = None
     facts: Facts = ()
     made: tuple[str, ...] = ()
@@ -96,7 +99,7 @@ class Source:
         """Certify all inputs, with the names of the classes."""
         if not get(election).in_paper:
             bound = "tight"
-        certificates = certify(self.ballots, election=election, spread=self.spread, bound=bound)
+        certificates = certify(self.ballots, election=election, spread=self.spread, bound=bound, unit=self.unit)
         return certificates.named(np.array(self.classes, dtype=object), self.fingerprint)
 
     def member_accuracy(self) -> NDArray[np.float64]:
@@ -154,7 +157,7 @@ class Source:
         pictures = None if picture_shape is None else _as_pictures(X, picture_shape)
         return cls(
             name=name,
-            ballots=scores.values,
+            ballots=rank(scores.values),
             labels=np.searchsorted(classes, labels).astype(np.int64),
             spread=scores.spread,
             classes=tuple(str(label) for label in classes.tolist()),
@@ -166,9 +169,11 @@ class Source:
             member_sizes=sizes,
             dataset=dataset,
             fingerprint=scores.fingerprint,
+            unit=scores.unit,
             facts=(
                 ("Classifier", repr(classifier)),
                 ("Hash of samples", str(partition.hash)),
+                *_counted(scores.unit, classifier.fitted_state().sources),
                 ("Fingerprint of the partition", scores.fingerprint),
             ),
             made=made,
@@ -202,6 +207,7 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         ("Initial weights", _first_weights(settings)),
         ("Recipe", recipe or json.dumps(settings.recipe, sort_keys=True)),
         ("Hash of samples", settings.hash),
+        *_counted(settings.unit, manifest.get("sources")),
         ("Seed", str(settings.random_state)),
         ("Edits", f"{edits:,}" if edits else "none"),
         ("Device", f"{manifest.get('device', 'unknown')}, {manifest.get('precision', 'unknown')}"),
@@ -223,6 +229,7 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         "of_paper": manifest["dataset"]["given"] in datasets.NAMES and not edits,
         "like_paper": None if recipe is None else _like_paper(settings, recipe),
         "fingerprint": manifest["partition"]["fingerprint"],
+        "unit": settings.unit,
         "data_fingerprint": None if edits else settings.fingerprint,
         "facts": facts,
         "made": (_train_command(run, path, seeds, recipe), *_update_commands(run, path)),
@@ -235,7 +242,7 @@ def _pictures(run: Run, data_dir: Path | None) -> tuple[NDArray[np.uint8] | None
     """Return the test images, or None and the reason."""
     given, classes = run.manifest["dataset"]["given"], run.manifest["dataset"]["classes"]
     try:
-        data = datasets.load(given, data_dir, classes=None if given in datasets.NAMES else classes)
+        data = datasets.load_images(given, data_dir, classes=None if given in datasets.NAMES else classes)
     except (datasets.DatasetError, OSError) as error:
         return None, f"No pictures: {error}"
     if data.fingerprint != run.settings.fingerprint:
@@ -247,6 +254,14 @@ def _as_pictures(X: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     values = np.asarray(X, dtype=np.float64).reshape(-1, *shape)
     low, high = float(values.min()), float(values.max())
     return np.rint(255 * (values - low) / ((high - low) or 1.0)).astype(np.uint8)
+
+
+def _counted(unit: str, sources: Any) -> Facts:
+    """Return what radii count, if that is not samples."""
+    if unit == "samples":
+        return ()
+    number = f", of {sources[0]:,}; the largest has {sources[1]:.1%} of the samples" if sources else ""
+    return (("Radii count", f"{unit_of(unit).noun}s{number}"),)
 
 
 def _first_weights(settings: Settings) -> str:
@@ -285,6 +300,7 @@ def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> st
     options += [] if recipe is None else [f"--recipe {recipe}"]
     options += _classes_option(run)
     options += [f"--hash {settings.hash}"] if settings.hash != "content" else []
+    options += ["--threat labels"] if settings.unit == "labels" else []
     options += [f"--seed {settings.random_state}"] if settings.random_state else []
     given = shlex.quote(str(run.manifest["dataset"]["given"]))
     unnamed = "  # with the recipe above, which has no name" if recipe is None else ""

@@ -38,6 +38,7 @@ from runoff.runs import schema
 
 KIND = Kind("runoff run", 1, "run", "restore it from a copy")
 MEMBERS, CERTIFICATES = "members", "certificates"
+EDIT = ("x", "y", "groups")  # arrays of an edit's file
 FOLDERS = (MEMBERS, CERTIFICATES, "edits")
 KEYS = {"settings": dict, "dataset": dict, "partition": dict, "versions": dict, "edits": list, "files": dict}
 
@@ -55,13 +56,25 @@ class Settings:
     hash: str = "content"
     random_state: int = 0
     first_weights: dict[str, str] | None = None  # initial weights: "given" (a name or path) and "sha256"
+    unit: str = "samples"  # what one edit is
 
     def describe(self) -> str:
         """Return the settings in a few words."""
         d = f", d = {self.spread}" if self.spread > 1 else ""
         start = f" from {Path(self.first_weights['given']).name} weights" if self.first_weights else ""
         recipe = recipes.name_of(self.recipe) or "another"
-        return f"{self.dataset}, k = {self.n_partitions}{d}, {self.network}{start}, recipe {recipe}, hash {self.hash}"
+        by = "" if self.unit == "samples" else f", {self.unit} counted"
+        return (
+            f"{self.dataset}, k = {self.n_partitions}{d}, {self.network}{start}, recipe {recipe}, hash {self.hash}{by}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings for a manifest; where samples are counted, as before there were other units."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("unit", "samples")}
+
+    def make_partition(self, key: hashing.Key) -> Partition:
+        """Return the partition that follows from these settings."""
+        return Partition.make(self.n_partitions, self.spread, self.random_state, key, self.hash, self.unit)
 
 
 class Run:
@@ -84,11 +97,11 @@ class Run:
         key = hashing.derived_key(settings.random_state)
         with written_whole(path / "key", binary=True) as file:
             file.write(key)
-        partition = Partition.make(settings.n_partitions, settings.spread, settings.random_state, key, settings.hash)
+        partition = settings.make_partition(key)
         manifest = {
             "format": KIND.format,
             "version": KIND.version,
-            "settings": asdict(settings),
+            "settings": settings.to_dict(),
             "dataset": about,
             "partition": {"offsets": list(partition.offsets), "fingerprint": partition.fingerprint},
             "versions": {"runoff": __version__, "numpy": np.__version__, "python": platform.python_version()},
@@ -152,7 +165,8 @@ class Run:
         """Return the run's partition: its hash, key and spread."""
         settings, offsets = self.settings, self.manifest["partition"]["offsets"]
         key = hashing.Key(checked_bytes(self.path, "key", self.manifest["files"]["key"]))
-        return Partition(settings.n_partitions, settings.spread, tuple(int(o) for o in offsets), key, settings.hash)
+        offsets = tuple(int(o) for o in offsets)
+        return Partition(settings.n_partitions, settings.spread, offsets, key, settings.hash, settings.unit)
 
     def write_manifest(self) -> None:
         """Write the manifest atomically."""
@@ -285,16 +299,16 @@ class Run:
             raise RunError(f"{self.path} has ballots of {numbers} networks per member, not {n_seeds}")
         return self._array(f"ballots-{n_seeds}.npy")
 
-    def edits(self) -> list[tuple[str, NDArray[Any], NDArray[Any]]]:
-        """Return the edits in order, each as ("add" or "remove", x, y), after checking their files."""
+    def edits(self) -> list[tuple[Any, ...]]:
+        """Return the edits in order, each as ("add" or "remove", x, y[, groups]), after checking their files."""
         edits = []
         for name in self.manifest["edits"]:
             data = checked_bytes(self.path, name, self.manifest["files"][name])
             try:
-                arrays = npz.read(io.BytesIO(data), ["x", "y"], name=str(self.path / name))
+                arrays = npz.read(io.BytesIO(data), ["x", "y"], ["groups"], name=str(self.path / name))
             except DatasetError as error:
                 raise StorageError(f"{error}; restore it from a copy") from None
-            edits.append((name.removesuffix(".npz").split("-")[-1], arrays["x"], arrays["y"]))
+            edits.append((name.removesuffix(".npz").split("-")[-1], *(arrays[a] for a in EDIT if a in arrays)))
         return edits
 
     def unfinished(self) -> RunError:
@@ -305,7 +319,7 @@ class Run:
 
     def n_edits(self) -> int:
         """Return the number of samples that were added or removed."""
-        return sum(len(labels) for _, _, labels in self.edits())
+        return sum(len(edit[2]) for edit in self.edits())
 
     def labels(self) -> NDArray[Any]:
         """Return the true classes of the test inputs."""

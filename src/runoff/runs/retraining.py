@@ -153,13 +153,32 @@ class EstimatorMembers(_Loaded):
 
         classifier = self.classifier
         samples = classifier._samples_of(X, reset=False)
+        shared = self._shared_parts(samples)
+        samples = classifier._seen_by_members(samples, classifier.partition_.digests(samples))
         estimator = default_estimator(samples.kind) if classifier.estimator is None else classifier.estimator
         seeds = seeds_of(classifier._seed, member, classifier._n_seeds)
         with undisturbed():
             unfitted, labels = MemberEstimator(estimator), self._labels(y)
             fitted = fit_member(unfitted, samples, labels, np.array(rows, np.int64), member, seeds)
         stored = (self.path / "members" / f"{member:06d}.skops").read_bytes()
-        return _skops_parts(stored), _skops_parts(classifiers.member_bytes(fitted))
+        return _skops_parts(stored) | shared[0], _skops_parts(classifiers.member_bytes(fitted)) | shared[1]
+
+    def _shared_parts(self, samples: Any) -> tuple[dict[str, str], dict[str, str]]:
+        """Fit the shared transformer again; return digests of the features by the stored and by the new one."""
+        from runoff.members import Shared
+
+        classifier, digests = self.classifier, self.classifier.partition_.digests(samples)
+        if classifier.shared_ is None:
+            return {}, {}
+        again = Shared.fit(classifier.shared, samples, digests, classifier._seed)
+
+        def digest(shared: Any) -> dict[str, str]:
+            hashed = hashlib.sha256()
+            for row in shared.transform(samples).content():
+                hashed.update(bytes(row))
+            return {"the shared transformer": hashed.hexdigest()}
+
+        return digest(classifier.shared_), digest(again)
 
 
 def _skops_parts(data: bytes) -> dict[str, str]:

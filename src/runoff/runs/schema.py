@@ -7,6 +7,7 @@ from typing import Any
 
 from runoff import elections
 from runoff._io.manifests import MOST_MEMBERS
+from runoff._io.units import UNITS
 
 BALLOTS = re.compile(r"ballots-([1-9]\d{0,8})\.npy")
 ROWS = re.compile(rf"certificates/({'|'.join(elections.NAMES)})-(tight|paper)-[1-9]\d{{0,8}}\.(csv|parquet)")
@@ -35,6 +36,7 @@ def invalid_field(manifest: dict[str, Any]) -> str | None:
         and all(BALLOTS.fullmatch(name) for name in files if name.startswith("ballots")),
         "edit": all(isinstance(name, str) and EDIT.fullmatch(name) and name in files for name in manifest["edits"]),
         "election": manifest.get("election", "runoff") in elections.NAMES,
+        "unit": settings.get("unit", "samples") in tuple(UNITS),
         "first_weights": _is_first_weights(settings.get("first_weights")),
     }
     if (invalid := next((name for name, good in valid.items() if not good), None)) is not None:

@@ -131,6 +131,8 @@ def publish(run: Run, work: Work, dataset: Dataset, n_seeds: int, seconds: float
     run.manifest["versions"] |= {"torch": torch.__version__, "python": platform.python_version()}
     run.manifest["member_sizes"] = [len(rows) for rows in work.rows]
     run.manifest["training_sets"] = work.partition.training_sets(work.rows, work.digests, work.labels)
+    if work.sources is not None:
+        run.manifest["sources"] = list(work.sources)
     run.manifest["n_seeds"] = max(n_seeds, *run.seeds(), 1)
     old = {str(file.relative_to(run.path)): file for file in obsolete.values()}
     stale = list(old)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff import hashing
 from runoff.ballots import points
 from runoff.datasets import Dataset
 from runoff.errors import RunError, StorageError
-from runoff.hashing import Digests
+from runoff.hashing import Digests, source_sizes
 from runoff.recipes import Recipe
 from runoff.runs.directory import MEMBERS, Run, Settings
 from runoff.runs.edits import arranged, edited
@@ -33,13 +34,17 @@ if TYPE_CHECKING:
 SECONDS_PER_PIXEL, SECONDS_PER_STEP, START_SECONDS = 0.85e-3 / (128 * 32 * 32), 0.36e-3, 12.0
 
 
-def settings_for(dataset: Dataset, name: str, recipe: Recipe, **given: Any) -> Settings:
-    """Return the settings of a run on a dataset."""
-    return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=recipe.to_dict(), **given)
+def settings_for(dataset: Dataset, name: str, recipe: Recipe, *, threat: str = "samples", **given: Any) -> Settings:
+    """Return the settings of a run on a dataset; one whose samples have sources counts those."""
+    if threat == "labels" and dataset.groups is not None:
+        raise RunError(f"{dataset.name} has groups, which cannot be used where labels are counted: leave them out")
+    unit = threat if dataset.groups is None else "sources"
+    return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=recipe.to_dict(), unit=unit, **given)
 
 
 def check(settings: Settings, dataset: Dataset, device: Any) -> None:
     """Refuse settings that cannot be trained, before anything is written."""
+    settings.make_partition(hashing.derived_key(settings.random_state))
     factory = starting.recorded(settings.network, settings.first_weights)
     devices.find(device)
     images = arranged(dataset.x_train[:1])
@@ -72,6 +77,7 @@ class Work:
     pipeline: Pipeline
     inputs: NDArray[Any]
     store: Checkpoints
+    sources: tuple[int, float] | None = None  # their number, and the largest one's share of the samples
 
     def steps(self) -> int:
         """Return the number of training steps that remain."""
@@ -139,18 +145,20 @@ def plan(
     weights: bool,
 ) -> Work:
     """Plan the work of a run: what it needs, what exists in `folder`, and what is missing."""
-    samples, labels = edited(dataset, edits)
+    samples, labels, groups = edited(dataset, edits, settings.unit)
     recipe = _recipe(settings)
     inputs.suits(recipe, samples.data)
     network = starting.recorded(settings.network, settings.first_weights)
     trainer = Trainer(network, recipe, samples.data.shape[1:], len(dataset.classes), device=device, in_flight=in_flight)
     digests = partition.digests(samples)
-    rows = partition.rows(partition.buckets(samples, digests), digests, labels)
+    sources = None if groups is None else partition.sources(groups, len(samples))
+    rows = partition.rows(partition.buckets(samples, digests, sources), digests, labels)
     jobs = network_jobs(samples.data, labels, rows, range(len(rows)), settings.random_state, n_seeds)
     scored = compact(arranged(dataset.x_test))
     store = Checkpoints(folder, weights=weights, make=False)
     pipeline = Pipeline.plan(trainer, store, jobs, scored, need_scores=True)
-    return Work(partition, rows, digests, labels, len(dataset.classes), pipeline, scored, store)
+    sizes = None if sources is None else source_sizes(sources)
+    return Work(partition, rows, digests, labels, len(dataset.classes), pipeline, scored, store, sizes)
 
 
 def work_of(

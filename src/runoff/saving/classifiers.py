@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from runoff._io.manifests import Kind, checked_bytes
 from runoff._version import __version__
 from runoff.errors import MissingExtraError, StorageError
-from runoff.members import Member
+from runoff.members import Member, Shared
+from runoff.samples import Kinds
 from runoff.saving.common import NOUN, REMEDY, load_directory, restore, saved_directory, settings_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
         for member in classifier.members_:
             (folder / "members" / f"{member.index:06d}.skops").write_bytes(member_bytes(member))
         (folder / "estimator.skops").write_bytes(sio.dumps({"estimator": classifier.estimator}))
+        if (shared := classifier.shared_) is not None:
+            state = {"shared": classifier.shared, "fitted": shared.fitted, "kinds": _as_lists(shared.kinds)}
+            (folder / "shared.skops").write_bytes(sio.dumps(state))
         manifest |= {
             "versions": versions(),
             "n_features_in": getattr(classifier, "n_features_in_", None),
@@ -61,10 +65,18 @@ def member_bytes(member: Member) -> bytes:
         "classes": member.classes,
         "shares": member.shares,
         "fitted": list(member.fitted),
-        "kinds": [None if kind is None else list(kind) for kind in member.kinds],
+        "kinds": _as_lists(member.kinds),
     }
     data: bytes = _skops().dumps(state)
     return data
+
+
+def _as_lists(kinds: Kinds) -> list[list[str] | None]:
+    return [None if kind is None else list(kind) for kind in kinds]
+
+
+def _as_kinds(lists: Any) -> Kinds:
+    return tuple(None if kind is None else tuple(kind) for kind in lists)
 
 
 def versions() -> dict[str, str]:
@@ -99,6 +111,8 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
                 f"{path / 'estimator.skops'} holds no estimator, but {_shown(estimator)}: it was altered"
             )
         classifier.estimator = estimator
+        if "shared.skops" in files:
+            _restore_shared(classifier, path, files["shared.skops"], trusted)
         names = [f"members/{m:06d}.skops" for m in range(classifier.partition_.n_members)]
         classifier.members_ = [
             LazyMember(path, name, files[name], m, trusted, classifier.classes_) for m, name in enumerate(names)
@@ -106,6 +120,14 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
         return classifier
 
     return load_directory(path, KIND, assemble)
+
+
+def _restore_shared(classifier: RunoffClassifier, path: Path, digest: str, trusted: tuple[str, ...]) -> None:
+    """Restore the shared transformer."""
+    state = _parsed(path, "shared.skops", digest, trusted)
+    if classifier.threat != "labels" or not _has_methods(state["fitted"], "transform"):
+        raise StorageError(f"{path / 'shared.skops'} holds no transformer for threat='labels': it was altered")
+    classifier.shared, classifier.shared_ = state["shared"], Shared(state["fitted"], _as_kinds(state["kinds"]))
 
 
 def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any:
@@ -157,7 +179,7 @@ class LazyMember:
             state = _parsed(*self._source)
             file = self._source[0] / self._source[1]
             try:
-                kinds = tuple(None if kind is None else tuple(kind) for kind in state["kinds"])
+                kinds = _as_kinds(state["kinds"])
                 member = Member(int(state["index"]), state["classes"], state["shares"], tuple(state["fitted"]), kinds)
                 fits = member.index == self.index and bool(np.isin(member.classes, self._classes).all())
                 fits &= member.classes.ndim == 1 and member.classes.shape == member.shares.shape

@@ -21,6 +21,7 @@ from runoff._io.manifests import (
     read_manifest,
     write_manifest,
 )
+from runoff._io.units import unit_of
 from runoff.errors import InputError, StorageError
 from runoff.partition import Partition
 
@@ -61,6 +62,10 @@ def saved_directory(classifier: Ensemble, path: Path, kind: Kind) -> Iterator[tu
         "classes_fixed": state.classes_fixed,
         "training_sets": state.training_sets,
     }
+    if partition.unit != "samples":
+        manifest["unit"] = partition.unit
+    if state.sources is not None:
+        manifest["sources"] = list(state.sources)
     with new_directory(path) as folder:
         (folder / "members").mkdir()
         write_key(folder, partition.key)
@@ -120,8 +125,19 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
         seed=int(manifest["settings"]["random_state"]),
         n_seeds=int(manifest["settings"]["n_seeds"]),
         width=(manifest["width"][0], tuple(manifest["width"][1])),
+        sources=_sources(path, manifest),
     )
     classifier.restore(state)
+
+
+def _sources(path: Path, manifest: dict[str, Any]) -> tuple[int, float] | None:
+    """Return the number of sources, and the share of samples of the largest, if sources are counted."""
+    if manifest.get("unit") != "sources":
+        return None
+    number, largest = manifest["sources"]
+    if not isinstance(number, int) or number < 1 or not 0 < float(largest) <= 1:
+        raise StorageError(f"{path} has invalid numbers of sources: its manifest was altered")
+    return number, float(largest)
 
 
 def _partition(path: Path, manifest: dict[str, Any]) -> Partition:
@@ -129,7 +145,8 @@ def _partition(path: Path, manifest: dict[str, Any]) -> Partition:
     if not 0 < int(k) * int(d) <= MOST_MEMBERS or not 0 < int(d) == len(offsets):
         raise StorageError(f"{path} claims {k} parts and {d} members per bucket: its manifest was altered")
     key = hashing.Key(checked_bytes(path, "key", manifest["files"]["key"]))
-    partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name))
+    unit = unit_of(manifest.get("unit", "samples")).name
+    partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name), unit)
     if partition.fingerprint != manifest["fingerprint"]:
         raise StorageError(f"{path} has a partition that does not match its fingerprint: the manifest was altered")
     valid = len(set(partition.offsets)) == partition.d and all(0 <= o < partition.n_members for o in partition.offsets)

@@ -25,10 +25,13 @@ def write(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -
         "radius": certificates.radius,
         "runner_up": certificates.runner_up,
     }
+    if certificates.unit != "samples":  # what the radius counts
+        columns["unit"] = np.full(len(certificates), certificates.unit)
     if labels is not None:
         columns["label"] = labels
     if path.suffix == ".parquet":
-        _write_parquet(path, columns, {"election": certificates.election.name, "bound": certificates.bound})
+        about = {"election": certificates.election.name, "bound": certificates.bound, "unit": certificates.unit}
+        _write_parquet(path, columns, about)
         return
     with written_whole(path) as file:
         writer = csv.writer(file, lineterminator="\n")

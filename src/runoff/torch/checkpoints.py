@@ -12,6 +12,7 @@ import json
 import re
 import textwrap
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,7 @@ def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
     return hashed.hexdigest()
 
 
+@cache
 def sources() -> str:
     """Return a digest of the code that decides a network's bits."""
     return code_digest([*COMPUTING])

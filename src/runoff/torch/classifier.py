@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from runoff import recipes
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
-from runoff.ensemble import Ensemble
+from runoff.ensemble import Edit, Ensemble
 from runoff.errors import InputError
 from runoff.recipes import Recipe
 from runoff.samples import Dense, Rows, Samples
@@ -73,7 +73,8 @@ class TorchClassifier(Ensemble):
     in_flight : networks trained at a time. It affects the time only, not the results
     checkpoints : a directory for finished networks, so that an interrupted fit continues where it stopped
     progress : show progress on stderr. Default: if it is a terminal
-    n_partitions, spread, election, bound, hash_key, random_state, hash : as in `RunoffClassifier`
+    n_partitions, spread, election, bound, hash_key, random_state, hash, threat, shared : as in `RunoffClassifier`.
+        Networks learn from what `shared` returns: rows of numbers, or images
 
     """
 
@@ -92,6 +93,8 @@ class TorchClassifier(Ensemble):
         hash_key: bytes | None = None,
         random_state: Any = 0,
         hash: Any = "content",
+        threat: str = "samples",
+        shared: Any = None,
         device: Any = None,
         in_flight: int | None = None,
         checkpoints: str | Path | None = None,
@@ -109,18 +112,21 @@ class TorchClassifier(Ensemble):
         self.hash_key = hash_key
         self.random_state = random_state
         self.hash = hash
+        self.threat = threat
+        self.shared = shared
         self.device = device
         self.in_flight = in_flight
         self.checkpoints = checkpoints
         self.progress = progress
 
-    def fit(self, X: Any, y: Any, *, score: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, *, score: Any = None) -> Self:
         """Hash the samples into buckets and train every member on the samples of its buckets.
 
-        The inputs `score` are scored when each network finishes, so that certifying them later takes no inference.
+        With `groups`, the source of each sample, one edit is one source, as in `RunoffClassifier`. The inputs `score`
+        are scored when each network finishes, so that certifying them later takes no inference.
         """
         self._to_score = None if score is None else compact(inputs.images(score, devices.find(self.device)))
-        return super().fit(X, _host(y))
+        return super().fit(X, _host(y), _host(groups))
 
     def _undo(self, before: dict[str, Any]) -> None:
         """Restore the state before a failed call, but keep finished networks for the next attempt."""
@@ -144,18 +150,24 @@ class TorchClassifier(Ensemble):
             raise
         return self
 
-    def update(self, add: tuple[Any, Any] | None = None, remove: tuple[Any, Any] | None = None) -> Self:
+    def update(self, add: Edit | None = None, remove: Edit | None = None) -> Self:
         """Insert and delete training samples, and retrain only the members whose buckets changed.
 
-        The result has the same bits as `fit` on the new data.
+        The result has the same bits as `fit` on the new data. With groups, `add` and `remove` are (X, y, groups).
         """
-        return super().update(*(None if pair is None else (pair[0], _host(pair[1])) for pair in (add, remove)))
+
+        def on_host(edit: Any) -> Any:
+            return (edit[0], *map(_host, edit[1:])) if isinstance(edit, tuple) and edit else edit
+
+        return super().update(on_host(add), on_host(remove))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a new directory, without its training samples."""
         from runoff.saving import networks
 
         check_is_fitted(self)
+        if self.shared_ is not None:
+            raise InputError("networks on shared features cannot be saved: save features, and train on them instead")
         networks.save(self, Path(path))
 
     @classmethod
@@ -171,7 +183,7 @@ class TorchClassifier(Ensemble):
     def restore_networks(self, recipe: Recipe, network: Factory, first_weights: dict[str, str] | None) -> None:
         """Set what the networks of a saved classifier were trained with; the caller sets the members."""
         self._recipe, self._network, self.first_weights_ = recipe, network, first_weights
-        self._inputs = None
+        self._inputs: Any = None
 
     # -- methods that Ensemble calls -----------------------------------------------------------------------------------
 
@@ -188,17 +200,25 @@ class TorchClassifier(Ensemble):
     def _samples_of(self, X: Any, reset: bool) -> Samples:
         array = inputs.images(X, devices.find(self.device))
         if reset:
-            inputs.suits(recipes.get(self.recipe), array)
+            if self.shared is None:
+                inputs.suits(recipes.get(self.recipe), array)
             self._width = ("dense", array.shape[1:])
         elif array.shape[1:] != tuple(self._width[1]):
             raise InputError(f"X must have samples of shape {tuple(self._width[1])} as in fit, got {array.shape[1:]}")
         return Dense(array)
 
+    def _seen_by_members(self, samples: Samples, digests: Any = None) -> Samples:
+        features = super()._seen_by_members(samples, digests)
+        return features if self.shared_ is None else Dense(inputs.images(features.data, devices.find(self.device)))
+
     def _prepare(self) -> None:
+        if self.shared is not None:
+            inputs.suits(recipes.get(self.recipe), self._features.data)
         self._recipe, self._network = recipes.get(self.recipe), starting.start(self.network, self.weights)
         first = starting.first_weights_of(self._network)
         self.first_weights_ = None if first is None else first.described()
-        self._inputs = self.__dict__.pop("_to_score", None)
+        to_score = self.__dict__.pop("_to_score", None)
+        self._inputs = None if to_score is None else compact(self._seen_by_members(Dense(to_score)).data)
         self._identities: dict[tuple[int, int], str] = {}  # by member and seed
         if self.checkpoints is not None:
             self._store = Checkpoints(self.checkpoints)
@@ -210,14 +230,14 @@ class TorchClassifier(Ensemble):
         return Trainer(
             self._network,
             self._recipe,
-            tuple(self._width[1]),
+            tuple(self._width[1]) if self.shared_ is None else self._features.data.shape[1:],
             len(self.classes_),
             device=self.device,
             in_flight=self.in_flight,
         )
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[NetworkMember]:
-        jobs = network_jobs(self._samples.data, codes, rows, which, self._seed, self._n_seeds)
+        jobs = network_jobs(self._features.data, codes, rows, which, self._seed, self._n_seeds)
         pipeline = Pipeline.plan(self.trainer(), self._store, jobs, self._inputs)
         networks: dict[int, list[Trained]] = {m: [] for m in which}
         for trained in chain(pipeline.kept(), pipeline.train(self.progress)):

@@ -7,7 +7,9 @@ const Charts = (() => {
   const symbol = (m) => SYMBOLS[m % SYMBOLS.length];
   const dash = (method) => (method.dashes.length ? method.dashes.map((length) => 1.75 * length).join(" ") : null);
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
-  const edits = (n) => `${n.toLocaleString("en")} edit${n === 1 ? "" : "s"}`;
+  const noun = document.documentElement.dataset.noun || "edit"; // of one edit: a source, a changed label
+  const edits = (n) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+  const axis = noun === "edit" ? "edits of the training data →" : `${noun}s →`;
   const duration = (s) => {
     const minutes = Math.round(s / 60);
     return s < 100 ? `${s.toPrecision(3)} s` : minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
@@ -62,7 +64,7 @@ const Charts = (() => {
     marks.push(Plot.tip([...points, ...printed], Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
     return Plot.plot(base(width, Math.min(420, Math.max(260, width * 0.5)), {
       marginLeft: 46, marginBottom: 42, marginRight: 14, marginTop: 24,
-      x: { label: "edits of the training data →", domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
+      x: { label: axis, domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
       y: { label: "↑ certified accuracy, %", domain: [0, 100], ticks: 5 }, marks }));
   }
   const whole = (x) => (Number.isInteger(x) ? String(x) : "");
@@ -95,7 +97,7 @@ const Charts = (() => {
     }
     marks.push(Plot.tip(points, Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
     return Plot.plot(base(width, 190, { marginLeft: 46, marginBottom: 42, marginRight: 14, marginTop: 24,
-      x: { label: "edits of the training data →", domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
+      x: { label: axis, domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
       y: { label: "↑ percentage points", ticks: 4, nice: true }, marks }));
   }
   const signed = (x) => `${x >= 0 ? "+" : "−"}${Math.abs(x).toFixed(1)}`;
@@ -180,5 +182,5 @@ const Charts = (() => {
       y: { type: "band", label: null, domain: rows.map(at), tickFormat: (key) => short(names.get(key), 16), tickSize: 0 }, marks }));
   }
 
-  return { SYMBOLS, color, symbol, percent, edits, duration, signed, short, at, reach, legendMark, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
+  return { SYMBOLS, color, symbol, percent, noun, edits, duration, signed, short, at, reach, legendMark, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
 })();

@@ -161,7 +161,7 @@ const Explorer = (() => {
   }
 
   function attackPart(result) {
-    if (!result.attack) return el("p", {}, "No number of edits can change this prediction.");
+    if (!result.attack) return el("p", {}, `No number of ${Charts.noun}s can change this prediction.`);
     const n = result.attack.steps.length;
     const slider = el("input", { type: "range", min: 0, max: n, value: 0, id: "x-step", "aria-label": "Step of the attack", oninput: () => { pause(); go(Number(slider.value)); } });
     return el("div", { class: "attack" }, el("h4", {}, `The cheapest attack found: ${Charts.edits(n)}`),
@@ -261,7 +261,7 @@ const Explorer = (() => {
     status.classList.toggle("flipped", flipped);
     if (step === 0) { status.textContent = `Before the attack: ${name(now.first)} wins, ${score}. Press Step.`; return; }
     const move = steps[step - 1], who = move.members.length === 0 ? "no further member" : members(move.members);
-    const did = `Step ${step} of ${last}: one edit in bucket ${move.bucket} compromises ${who}. `;
+    const did = `Step ${step} of ${last}: one ${Charts.noun} in bucket ${move.bucket} compromises ${who}. `;
     const exact = last === result.radius + 1;
     status.textContent = did + (flipped
       ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} can flip the prediction${result.radius > 0 ? `, ${result.radius} provably cannot` : ""}${exact ? ": the radius is exact." : ". Whether fewer can is open."}`

@@ -25,7 +25,7 @@
     const budget = source.middle;
     const plain = data.methods.find((other) => other.source === 0 && other.election === data.baseline);
     const tile = (question, big, ...text) => el("div", { class: "tile" }, el("h2", {}, question), el("p", { class: "big" }, big), el("p", {}, ...text));
-    const samples = source.n_train === null ? "" : ` of ${count(source.n_train)} training samples`;
+    const samples = source.n_train === null || data.unit.name === "sources" ? "" : ` of ${count(source.n_train)} training samples`;
     const tiles = [
       tile("Accuracy", Charts.percent(Charts.at(data, method, 0)), `of ${count(source.n_inputs)} test inputs are predicted correctly by ${method.label}.`),
       tile("Certified accuracy", Charts.percent(Charts.at(data, method, budget)), `are predicted correctly and certified against any ${Charts.edits(budget)}${samples}.`)];
@@ -67,7 +67,7 @@
   function curvesTable() {
     const last = Charts.reach(data.methods), step = Math.max(1, Math.ceil(last / 200));
     const pairs = Charts.improvements(data, everything);
-    const head = ["edits", ...data.methods.map((method) => `${method.label}, %`), ...pairs.map(({ method }) => `${method.label} over plurality`)];
+    const head = [`${Charts.noun}s`, ...data.methods.map((method) => `${method.label}, %`), ...pairs.map(({ method }) => `${method.label} over plurality`)];
     const rows = d3.range(0, last + 1, step).map((b) => [b, ...data.methods.map((method) => (100 * Charts.at(data, method, b)).toFixed(2)),
       ...pairs.map(({ method, plain }) => Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b))))]);
     byId("curves-table").replaceChildren(table(head, rows));

@@ -1,0 +1,320 @@
+"""threat="labels": samples are trusted, an edit is one label changed, and a transformer may learn from all samples."""
+
+import itertools
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SelectKBest
+from sklearn.linear_model import RidgeClassifier
+from sklearn.manifold import TSNE
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+import runoff
+from runoff import RunoffClassifier, estimates, hashing
+from runoff.errors import InputError, StorageError
+from runoff.partition import Partition
+
+X, Y = load_digits(return_X_y=True)
+X, Y, NEW, NEW_Y = X[:700], Y[:700], X[700:740], Y[700:740]
+SHARED = make_pipeline(StandardScaler(), PCA(20))
+
+
+def fitted(x=X, y=Y, **settings):
+    known = {"estimator": RidgeClassifier(), "n_partitions": 9, "classes": range(10), "shared": SHARED}
+    return RunoffClassifier(**known | {"threat": "labels"} | settings).fit(x, y)
+
+
+def changed(a, b):
+    def states(classifier):
+        return [joblib.hash((m.classes.tolist(), m.shares, m.fitted)) for m in classifier.members_]
+
+    return [m for m, (s, t) in enumerate(zip(states(a), states(b), strict=True)) if s != t]
+
+
+BASE = fitted()
+
+
+# -- the partition -----------------------------------------------------------------------------------------------------
+
+
+@given(contents=st.lists(st.integers(0, 9), min_size=1, max_size=30), data=st.data())
+def test_the_partition_reads_no_label_and_no_order(contents, data):
+    """Buckets are a function of the multiset of contents; copies share one, and distinct contents are dealt evenly."""
+    partition = Partition.make(4, 1, 0, hashing.derived_key(0), unit="labels")
+    digests = hashing.digests((bytes([c]) for c in contents), partition.key)
+    buckets = partition.buckets(None, digests)
+    by_content = dict(zip(contents, buckets.tolist(), strict=True))
+    assert [by_content[c] for c in contents] == buckets.tolist()
+    sizes = np.bincount(list(by_content.values()), minlength=4)
+    assert sizes.max() - sizes.min() <= 1
+    order = data.draw(st.permutations(range(len(contents))))
+    np.testing.assert_array_equal(partition.buckets(None, digests[order]), buckets[order])
+
+
+def test_members_have_equal_parts():
+    assert BASE.member_sizes_.max() - BASE.member_sizes_.min() <= 1
+    assert fitted(spread=2).member_sizes_.max() - fitted(spread=2).member_sizes_.min() <= 2
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_relabelling_touches_one_bucket_even_among_copies(d):
+    """Copies of one sample with different labels: relabelling one of them must not move another."""
+    x, y = np.concatenate([X, X[:1], X[:1], X[1:2]]), np.append(Y, [3, 5, 7])
+    base = fitted(x, y, spread=d)
+    for i in (0, 1, 17, len(X), len(X) + 1, len(X) + 2):
+        for label in (0, 9):
+            again = y.copy()
+            again[i] = label
+            edited = fitted(x, again, spread=d)
+            expected = sorted(base.partition_.spread[base._buckets[i]].tolist()) if y[i] != label else []
+            assert changed(base, edited) == expected
+            np.testing.assert_array_equal(edited._buckets, base._buckets)
+
+
+# -- the shared transformer --------------------------------------------------------------------------------------------
+
+
+class Remembers(TransformerMixin, BaseEstimator):
+    """Records what it is fitted on; unlike scikit-learn's own transformers, it would take labels."""
+
+    def fit(self, X, y=None):
+        self.seen_, self.labels_ = X.copy(), y
+        return self
+
+    def transform(self, X):
+        return X
+
+
+def test_the_shared_transformer_never_sees_a_label():
+    shuffled = np.random.default_rng(0).permutation(Y)
+    a, b = fitted(shared=Remembers()), fitted(y=shuffled, shared=Remembers())
+    assert a.shared_.fitted.labels_ is None
+    assert b.shared_.fitted.labels_ is None
+    np.testing.assert_array_equal(a.shared_.fitted.seen_, b.shared_.fitted.seen_)
+    assert joblib.hash(BASE.shared_.fitted) == joblib.hash(fitted(y=shuffled).shared_.fitted)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_the_order_of_the_samples_does_not_matter(d):
+    x, y = np.concatenate([X, X[:40]]), np.append(Y, 9 - Y[:40])
+    order = np.random.default_rng(0).permutation(len(y))
+    a, b = fitted(x, y, spread=d), fitted(x[order], y[order], spread=d)
+    assert changed(a, b) == []
+    np.testing.assert_array_equal(a.scores(NEW).values, b.scores(NEW).values)
+
+
+class Noisy(Remembers):
+    def transform(self, X):
+        return X + np.random.default_rng().normal(size=X.shape)
+
+
+class Odd(Remembers):
+    def fit(self, X):  # noqa: ARG002
+        self.noise_ = np.random.default_rng().normal()
+        return self
+
+    def transform(self, X):
+        return X + self.noise_
+
+
+class Short(Remembers):
+    def transform(self, X):
+        return X[:-1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shared": Noisy()}, "shared must learn the same from the same samples every time, but Noisy does not"),
+        ({"shared": Odd()}, "shared must learn the same from the same samples every time, but Odd does not"),
+        ({"shared": Short()}, "but Short failed: InputError: shared must transform 256 samples into as many, got 255"),
+        ({"shared": SelectKBest(k=5)}, "shared must learn from X alone, without labels, but SelectKBest failed"),
+        ({"shared": RidgeClassifier()}, "shared must be a transformer with fit and transform, such as PCA"),
+        ({"shared": TSNE()}, "shared must be a transformer with fit and transform, such as PCA"),
+        ({"shared": PCA}, "shared must be a transformer with fit and transform, such as PCA"),
+        ({"threat": "samples"}, "so it needs threat='labels', where samples are trusted, got threat='samples': put"),
+        ({"threat": "people"}, "threat must be one of 'samples', 'labels', got 'people'"),
+        ({"hash": "pixel-sum"}, "hash must be 'content' where labels are counted, got 'pixel-sum'"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        fitted(**settings)
+
+
+def test_groups_are_refused():
+    with pytest.raises(InputError, match="groups cannot be used with threat='labels'"):
+        RunoffClassifier(threat="labels", classes=range(10)).fit(X, Y, Y)
+
+
+def test_random_numbers_of_the_transformer_are_seeded():
+    svd = TruncatedSVD(8, algorithm="randomized", n_iter=1)
+    state = np.random.get_state()[1].tolist()  # noqa: NPY002
+    a, b = fitted(shared=svd), fitted(shared=svd)
+    assert np.random.get_state()[1].tolist() == state  # noqa: NPY002
+    assert changed(a, b) == []
+    np.testing.assert_array_equal(a.scores(NEW).values, b.scores(NEW).values)
+
+
+def kinds_of_x():
+    draws = np.random.default_rng(0)
+    y = draws.integers(0, 2, 60)
+    words = [" ".join(draws.choice(["spam", "ham", "mail", "offer"], 5)) + " offer" * (3 * c) for c in y]
+    table = pd.DataFrame({"size": y + draws.normal(size=60), "kind": draws.choice(["a", "b"], 60)})
+    numbers = np.array(table[["size"]])
+    encoded = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["kind"]), remainder="passthrough")
+    return y, [
+        (words, TfidfVectorizer()),
+        (table, encoded),
+        (numbers, None),
+        (numbers, StandardScaler().set_output(transform="pandas")),
+        (sparse.csr_matrix(np.hstack([numbers, -numbers])), TruncatedSVD(1)),
+        (np.tile(numbers[:, :, None], (1, 2, 2)), FunctionTransformer(lambda images: images.reshape(len(images), -1))),
+    ]
+
+
+@pytest.mark.parametrize("which", range(6))
+def test_every_kind_of_samples_can_be_shared(which):
+    y, cases = kinds_of_x()
+    x, shared = cases[which]
+    settings = {"n_partitions": 5, "classes": [0, 1], "threat": "labels", "shared": shared}
+    base = RunoffClassifier(**settings).fit(x, y)
+    assert (base.predict(x) == y).mean() > 0.5
+    relabelled = y.copy()
+    relabelled[0] = 1 - y[0]
+    assert changed(base, RunoffClassifier(**settings).fit(x, relabelled)) == [base._buckets[0]]
+
+
+# -- updates -----------------------------------------------------------------------------------------------------------
+
+
+def test_update_relabels():
+    labels = Y.copy()
+    labels[:3] = (labels[:3] + 1) % 10
+    updated = fitted().update(add=(X[:3], labels[:3]), remove=(X[:3], Y[:3]))
+    again = fitted(y=labels)
+    assert changed(updated, again) == []
+    assert updated.updated_members_.tolist() == np.unique(again._buckets[:3]).tolist()
+    np.testing.assert_array_equal(updated.scores(NEW).values, again.scores(NEW).values)
+    assert fitted().update(add=(X[2:3], [4])[:0] or None).updated_members_.tolist() == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"add": (NEW[:1], NEW_Y[:1])},
+        {"add": (X[:1], Y[:1])},
+        {"remove": (X[:1], Y[:1])},
+        {"add": (NEW[:1], NEW_Y[:1]), "remove": (X[:1], Y[:1])},
+        {"add": (X[:2], Y[:2]), "remove": (X[:1], Y[:1])},
+    ],
+)
+def test_insertions_and_deletions_are_refused(edit):
+    base = fitted()
+    with pytest.raises(InputError, match="with threat='labels', where samples are fixed"):
+        base.update(**edit)
+    assert changed(base, BASE) == []
+
+
+# -- adversaries -------------------------------------------------------------------------------------------------------
+
+POINTS = np.arange(10.0)[:, None]
+
+
+def tiny(labels):
+    """Fit five members on twelve samples, of which two are copies of others."""
+    known = {"estimator": KNeighborsClassifier(1), "n_partitions": 5, "classes": range(3), "threat": "labels"}
+    return RunoffClassifier(**known, shared=StandardScaler()).fit(
+        np.concatenate([POINTS, POINTS[:2]]), np.array(labels)
+    )
+
+
+def test_no_label_change_within_the_radius_changes_a_prediction():
+    """Every change of at most `radius` labels, really refitted."""
+    labels = [1, 1, 2, 1, 1, 1, 2, 1, 1, 2, 1, 1]
+    certificates = tiny(labels).certify(POINTS)
+    assert sorted(set(certificates.radius.tolist())) == [0, 1, 2]
+    flipped, refits = np.zeros(10, int), 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for size in (1, 2):
+            safe = certificates.radius >= size
+            for which in itertools.combinations(range(12), size):
+                for new in itertools.product((0, 2), repeat=size) if size == 2 else itertools.product(range(3)):
+                    edited = dict(enumerate(labels)) | dict(zip(which, new, strict=True))
+                    predicted = tiny(list(edited.values())).predict(POINTS)
+                    np.testing.assert_array_equal(predicted[safe], certificates.prediction[safe])
+                    flipped += predicted != certificates.prediction
+                    refits += 1
+    assert refits == 12 * 3 + 66 * 4
+    assert flipped.any()  # beyond the radius, some attack succeeds
+
+
+@pytest.mark.parametrize("settings", [{}, {"spread": 2, "n_partitions": 6}, {"election": "plurality"}])
+def test_real_relabelling_within_the_radius_changes_nothing(settings):
+    """The labels nearest to the input, in the buckets of the cheapest attack, changed to the attack's class."""
+    base = fitted(**settings)
+    certificates, turned = base.certify(NEW), 0
+    for i in range(6):
+        attack, radius = certificates.attack(i), int(certificates.radius[i])
+        target = base.classes_[attack.prediction]
+        near = np.argsort(np.linalg.norm(X - NEW[i], axis=1))
+        for n, per_bucket in ((radius, 1), (len(attack.buckets), 80)):
+            labels = Y.copy()
+            for bucket in attack.buckets[:n]:
+                labels[near[base._buckets[near] == bucket][:per_bucket]] = target
+            now = fitted(y=labels, **settings).predict(NEW)
+            if per_bucket == 1:
+                safe = certificates.radius >= n
+                np.testing.assert_array_equal(now[safe], certificates.prediction[safe])
+            else:
+                turned += now[i] != certificates.prediction[i]
+    assert turned >= 4  # with all labels of one bucket more, the attack succeeds
+
+
+# -- words and files ---------------------------------------------------------------------------------------------------
+
+
+def test_every_radius_says_what_is_not_covered():
+    certificates = BASE.certify(NEW)
+    assert certificates.unit == BASE.scores(NEW).unit == runoff.certify(BASE.scores(NEW)).unit == "labels"
+    limits = "inserted and deleted samples are not covered"
+    assert repr(certificates).endswith(f"changed labels; {limits}>")
+    for i in range(len(NEW)):
+        text = certificates.explain(i)
+        radius = certificates.radius[i]
+        which = "single changed label" if radius == 1 else f"{radius} changed labels"
+        assert (f"Proven: no {which} can change this ({limits})." in text) == (radius > 0)
+        assert ("Nothing is proven: one changed label might change this." in text) == (radius == 0)
+
+
+def test_saved_classifiers_keep_threat_and_transformer(tmp_path):
+    BASE.save(tmp_path / "model")
+    loaded = RunoffClassifier.load(tmp_path / "model")
+    assert loaded.threat == "labels"
+    assert loaded.certify(NEW).unit == "labels"
+    np.testing.assert_array_equal(loaded.scores(NEW).values, BASE.scores(NEW).values)
+    assert str(loaded.shared) == str(SHARED)
+    (tmp_path / "model" / "shared.skops").write_bytes(b"")
+    with pytest.raises(StorageError, match=r"shared\.skops"):
+        RunoffClassifier.load(tmp_path / "model")
+
+
+def test_out_of_part_estimates():
+    estimate = estimates.of_classifier(BASE, X[:300], Y[:300], [0, 2])
+    assert 0.5 < estimate.certified[1] <= estimate.certified[0]
+    with pytest.raises(InputError, match="X must hold training samples only"):
+        estimates.of_classifier(BASE, NEW, NEW_Y, [0])
