@@ -1,0 +1,189 @@
+"""Reader of tensors from PyTorch's older files, which are pickles followed by numbers; nothing is ever called.
+
+Such a file has five pickles (a magic number, a version, the machine's sizes, a dictionary of tensors, the order of
+their storages) and then the storages. The pickles are interpreted opcode by opcode. Names are compared, never imported;
+a file with any other name, opcode or layout is refused.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pickletools import genops  # parses opcodes without executing them
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
+DTYPES = {"torch FloatStorage": np.dtype("<f4"), "torch LongStorage": np.dtype("<i8")}
+REBUILD, ORDERED = "torch._utils _rebuild_tensor_v2", "collections OrderedDict"
+NAMES = {*DTYPES, REBUILD, ORDERED}
+MOST_VALUES = 2**31  # of one storage
+
+
+class StateDictError(ValueError):
+    """A file that holds something other than a dictionary of tensors; the message says what."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    name: str
+
+
+@dataclass(frozen=True)
+class _Storage:
+    dtype: np.dtype[Any]
+    key: str
+    size: int
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def read(data: bytes) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a file as arrays."""
+    file = io.BytesIO(data)
+    try:
+        magic, version = _value(file), _value(file)
+        if (magic, version) != (MAGIC, VERSION):
+            raise StateDictError("it is not a file of PyTorch's older format")
+        sizes, tensors, order = _value(file), _value(file), _value(file)
+        if not isinstance(sizes, dict) or sizes.get("little_endian") is not True:
+            raise StateDictError("its numbers are not little-endian")
+        if not isinstance(tensors, dict) or not all(isinstance(value, _Tensor) for value in tensors.values()):
+            raise StateDictError("it does not hold a dictionary of tensors")
+        storages = _storages(file, tensors, order)
+        return {name: _array(tensor, storages[tensor.storage.key]) for name, tensor in tensors.items()}
+    except StateDictError:
+        raise
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise StateDictError(f"it is not a file of tensors ({type(error).__name__})") from None
+
+
+def _storages(file: io.BytesIO, tensors: dict[str, _Tensor], order: Any) -> dict[str, NDArray[Any]]:
+    """Return the storages, which follow the pickles, each after its number of values."""
+    described = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
+    if not isinstance(order, list) or sorted(order) != sorted(described):
+        raise StateDictError("its list of storages is not that of its tensors")
+    storages = {}
+    for key in order:
+        storage = described[key]
+        size = int.from_bytes(file.read(8), "little")
+        content = file.read(size * storage.dtype.itemsize) if size == storage.size <= MOST_VALUES else b""
+        if len(content) != size * storage.dtype.itemsize:
+            raise StateDictError("it is truncated")
+        storages[key] = np.frombuffer(content, storage.dtype)
+    if file.read(1):
+        raise StateDictError("it holds more than tensors")
+    return storages
+
+
+def _array(tensor: _Tensor, storage: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of a tensor's values, after checking that all lie in its storage."""
+    shape, strides = tensor.shape, tensor.strides
+    if not all(type(n) is int and n >= 0 for n in (tensor.offset, *shape, *strides)) or len(shape) != len(strides):
+        raise StateDictError(f"it has a tensor of shape {shape} and strides {strides}")
+    last = tensor.offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    if tensor.storage.size != len(storage) or 0 in shape or last >= len(storage):
+        raise StateDictError(f"it has a tensor of shape {shape} beyond its {len(storage)} values")
+    count = 1
+    for n in shape:
+        count *= n
+    if count > len(storage):
+        raise StateDictError(f"it has a tensor of shape {shape} with {len(storage)} values")
+    steps = [step * storage.itemsize for step in strides]
+    return np.lib.stride_tricks.as_strided(storage[tensor.offset :], shape, steps, writeable=False).copy()
+
+
+_PLAIN = {"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+
+
+def _value(file: io.BytesIO) -> Any:
+    """Return the value of the next pickle."""
+    stack: list[Any] = []
+    marks: list[int] = []
+    memo: dict[int, Any] = {}
+
+    def popped(n: int) -> list[Any]:
+        if not 0 <= n <= len(stack):
+            raise StateDictError("its stack is too short")
+        values = stack[len(stack) - n :]
+        del stack[len(stack) - n :]
+        return values
+
+    for opcode, argument, _ in genops(file):
+        code: str = opcode.name
+        if code == "STOP":
+            (value,) = popped(1)
+            return value
+        if code == "PROTO":
+            continue
+        if code in _PLAIN:
+            stack.append(argument)
+        elif code in _CONSTANTS:
+            stack.append(_CONSTANTS[code])
+        elif code in _TUPLES:
+            stack.append(tuple(popped(_TUPLES[code])))
+        elif code in ("EMPTY_DICT", "EMPTY_LIST"):
+            stack.append({} if code == "EMPTY_DICT" else [])
+        elif code == "MARK":
+            marks.append(len(stack))
+        elif code == "TUPLE":
+            stack.append(tuple(popped(len(stack) - marks.pop())))
+        elif code in ("BINPUT", "LONG_BINPUT"):
+            memo[argument] = stack[-1]
+        elif code in ("BINGET", "LONG_BINGET"):
+            stack.append(memo[argument])
+        elif code in ("SETITEM", "SETITEMS"):
+            pairs = popped(2) if code == "SETITEM" else popped(len(stack) - marks.pop())
+            _updated(stack[-1], pairs)
+        elif code == "APPENDS":
+            values = popped(len(stack) - marks.pop())
+            if type(stack[-1]) is not list:
+                raise StateDictError("it appends to something that is not a list")
+            stack[-1].extend(values)
+        elif code == "GLOBAL":
+            if argument not in NAMES:
+                raise StateDictError(f"it names {argument.replace(' ', '.')}, which is never called")
+            stack.append(_Name(argument))
+        elif code == "BINPERSID":
+            stack.append(_storage(popped(1)[0]))
+        elif code == "REDUCE":
+            stack.append(_result(*popped(2)))
+        elif code == "BUILD":  # attributes of the dictionary: versions of layers, which are not needed
+            popped(1)
+        else:
+            raise StateDictError(f"it holds the opcode {code}, which is not allowed")
+    raise StateDictError("it is truncated")
+
+
+def _updated(target: Any, pairs: list[Any]) -> None:
+    keys = pairs[::2]
+    if type(target) is not dict or not all(type(key) is str for key in keys):
+        raise StateDictError("it has a dictionary whose keys are not strings")
+    target.update(zip(keys, pairs[1::2], strict=True))
+
+
+def _storage(described: Any) -> _Storage:
+    match described:
+        case ("storage", _Name(kind), str(key), "cpu", int(size), None) if kind in DTYPES:
+            return _Storage(DTYPES[kind], key, size)
+    raise StateDictError("it refers to something that is not a storage of numbers")
+
+
+def _result(called: Any, arguments: Any) -> Any:
+    """Return what calling a known name with known arguments would give."""
+    match called, arguments:
+        case _Name(name), () if name == ORDERED:
+            return {}
+        case _Name(name), (_Storage() as storage, offset, tuple(shape), tuple(strides), False, {}) if name == REBUILD:
+            return _Tensor(storage, offset, shape, strides)
+    raise StateDictError("it makes a call that does not describe a tensor")
