@@ -107,6 +107,7 @@ def judge(k, data, train, test, given):
     print(f"accuracy of members: {members:.2f} % on the test images", flush=True)
     if given.out is not None:
         record(given, k, results, members, trained)
+    if given.out is not None and str(k) in given.keep.split(","):
         keep(given, f"{given.name}-k{k}-encoder-test", ballots, {"y": data.y_test})
 
 
@@ -179,6 +180,7 @@ def main():
     parser.add_argument("--name", default="cifar10", help="what rows call the dataset")
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--hash", choices=["content", "pixel-sum"], default="content")
+    parser.add_argument("--keep", default="50,250,1000", help="keep the ballots of these numbers of parts")
     parser.add_argument("--device")
     parser.add_argument("--out", type=Path, help="a directory for rows and ballots")
     given = parser.parse_args()
