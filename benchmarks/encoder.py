@@ -13,6 +13,7 @@ import csv
 import io
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -157,7 +158,7 @@ def keep(given, name, ballots, extra):
         if packed.tell() > LARGEST and end - start > 1:
             n = -(-packed.tell() // LARGEST)
             bounds = np.linspace(start, end, n + 1).astype(int).tolist()
-            pieces = [*zip(bounds[:-1], bounds[1:], strict=True), *pieces]
+            pieces = [*pairwise(bounds), *pieces]
             continue
         path = given.out / f"{name}{written}.npz"
         path.write_bytes(packed.getvalue())

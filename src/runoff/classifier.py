@@ -15,11 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from runoff.ballots import Ballots
 from runoff.ensemble import Ensemble
-from runoff.errors import MemberError
+from runoff.errors import InputError, MemberError
+from runoff.heads import RidgeHead
 from runoff.isolation import seeds_of, undisturbed
 from runoff.members import PROBES, Member, MemberEstimator, default_estimator, fit_member, rank_member, score_member
 from runoff.samples import Rows, Samples
 
+ENCODER_NOT_SAVED = (
+    "a classifier with an encoder cannot be saved, because the encoder would be lost: fit one without it on "
+    "encoder.features(X), and save that"
+)
 INPUTS = 8192  # scored at a time; a constant, since last bits may depend on it
 
 
@@ -40,7 +45,7 @@ class RunoffClassifier(Ensemble):
     ----------
     estimator : any scikit-learn classifier with predict_proba, decision_function or only predict
         Its settings must be fixed beforehand. Default: a logistic regression, after scaling, TF-IDF or one-hot encoding
-        as the kind of X needs.
+        as the kind of X needs; with an encoder, `runoff.heads.RidgeHead`.
     n_partitions : the number k of parts of the data. The largest radius is about k / 2
     spread : the number d of members that each bucket reaches; there are k * d members (1: DPA, more: FA)
     n_seeds : the number of fits per member, with different seeds, whose scores are averaged (DPA*)
@@ -52,6 +57,9 @@ class RunoffClassifier(Ensemble):
     hash : "content", "pixel-sum" (the paper's) or a function from X to integers
     threat : "samples", or "labels" where samples are trusted and labels are not. Then an edit is one label changed, and
         inserted or deleted samples are not covered. Parts are even
+    encoder : a trusted function from inputs to features, on which members learn in place of X: a function, such as the
+        `transform` of a transformer that was fitted on trusted data, an `Encoder`, a name such as "efficientnet-lite2",
+        or the path of a safetensors file. The guarantee holds if no attacker could change it
     shared : for threat="labels" only, a transformer that is fitted once, on all of X and no label, for all members
 
     Attributes
@@ -61,6 +69,7 @@ class RunoffClassifier(Ensemble):
     members_ : the trained members
     member_sizes_ : the number of samples per member
     updated_members_ : the members that the last `update` retrained
+    encoder_ : the `Encoder`, or None
     shared_ : the fitted `shared`, as `shared_.fitted`, or None
 
     """
@@ -81,6 +90,7 @@ class RunoffClassifier(Ensemble):
         hash: Any = "content",
         threat: str = "samples",
         shared: Any = None,
+        encoder: Any = None,
     ) -> None:
         self.estimator = estimator
         self.n_partitions = n_partitions
@@ -95,10 +105,13 @@ class RunoffClassifier(Ensemble):
         self.hash = hash
         self.threat = threat
         self.shared = shared
+        self.encoder = encoder
 
     def _prepare(self) -> None:
-        kind = self._features.kind
-        self._unfitted = MemberEstimator(default_estimator(kind) if self.estimator is None else self.estimator)
+        estimator = self.estimator
+        if estimator is None:
+            estimator = default_estimator(self._features.kind) if self.encoder_ is None else RidgeHead()
+        self._unfitted = MemberEstimator(estimator)
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
         labels = self.classes_[codes]  # in the type of the classes, which no sample can change
@@ -163,6 +176,8 @@ class RunoffClassifier(Ensemble):
         from runoff.saving import classifiers
 
         check_is_fitted(self)
+        if self.encoder_ is not None:
+            raise InputError(ENCODER_NOT_SAVED)
         classifiers.save(self, Path(path))
 
     @classmethod

@@ -22,6 +22,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
+from runoff import hashing
 from runoff._io.files import open_array, sha256_of, write_array
 from runoff._io.progress import with_progress
 from runoff.errors import InputError, StorageError
@@ -37,17 +38,18 @@ class Encoder:
     """A fixed function from inputs to features, with its identity.
 
     The features of an input must depend on nothing but the input. `function` gets blocks of exactly `batch` inputs (the
-    last is filled up) and returns `batch` rows of numbers. With a batch of 1, nothing else can have an effect. With more,
-    the first block is computed in two orders, and other bits are an error.
+    last is filled up) and returns `batch` rows of numbers. With a batch of 1, no other input can have an effect. With
+    more, the first block is computed in two orders, and other bits are an error.
 
     Parameters
     ----------
-    function : an array of inputs (batch, ...), or a list of `batch` texts, to an array (batch, features)
+    function : an array of inputs in float64 (batch, ...), or a list of `batch` texts, to an array (batch, features)
     name : what reports call it
     sha256 : of the weights or whatever else it consists of; None if it is unknown
     batch : inputs per call
     workers : calls at a time
     settings : what its bits depend on besides the weights, such as precision and device
+    check : called with all inputs at once, to raise InputError if they are not of the expected kind
     cache : a directory in which features are kept, or None. It needs `sha256`
 
     """
@@ -58,6 +60,7 @@ class Encoder:
     batch: int = 1
     workers: int = 1
     settings: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[Any], None] | None = field(default=None, repr=False)
     cache: Path | None = None
 
     def __post_init__(self) -> None:
@@ -85,6 +88,8 @@ class Encoder:
         are computed, so that an interrupted call continues where it stopped.
         """
         digests = content_digests(X)
+        if self.check is not None:
+            self.check(X)
         if not len(digests):
             raise InputError("X must hold at least one input, got none")
         # In the order of contents, so that the order of X cannot matter.
@@ -101,6 +106,10 @@ class Encoder:
         values[where >= 0] = known[where[where >= 0]] if len(known) else 0
         features: NDArray[np.float32] = values[inverse.reshape(-1)]
         return features
+
+    def uncached(self, X: Any) -> NDArray[np.float32]:
+        """Return the features of at most `batch` inputs, computed whether or not they are cached."""
+        return self._block(X, np.arange(len(X)))
 
     def _computed(
         self, X: Any, rows: NDArray[np.intp], digests: Digests, cache: FeatureCache, done: int, show: bool | None
@@ -146,8 +155,24 @@ class Encoder:
         filled = np.resize(rows, self.batch)
         forward, backward = (self._called(_taken(X, order)) for order in (filled, filled[::-1]))
         if not np.array_equal(forward.view(np.uint32), backward[::-1].view(np.uint32)):
-            why = "which other inputs are in the block: use batch=1" if self.batch > 1 else "something besides the input"
-            raise InputError(f"the encoder's features must depend on the input alone, but they depend on {why}")
+            fix = "the other inputs of a block, too: use batch=1" if self.batch > 1 else "something else, too"
+            raise InputError(f"the encoder's features must depend on the input alone, but they depend on {fix}")
+
+
+def get(encoder: Any, device: Any = None) -> Encoder:
+    """Return the encoder of a name, a path or a function; an `Encoder` is returned unchanged."""
+    if isinstance(encoder, Encoder):
+        return encoder
+    if isinstance(encoder, (str, Path)):
+        from runoff.torch.encoders import named
+
+        return named(encoder, device=device)
+    if callable(encoder) and not isinstance(encoder, type):
+        return Encoder(encoder, getattr(encoder, "__qualname__", type(encoder).__qualname__))
+    raise InputError(
+        "encoder must be a name, the path of a safetensors file, a function from inputs to features (such as the "
+        f"transform of a fitted transformer), or an Encoder, got {type(encoder).__name__}"
+    )
 
 
 class FeatureCache:
@@ -219,15 +244,18 @@ def cache_directory() -> Path:
 
 
 def content_digests(X: Any) -> Digests:
-    """Return a SHA-256 of each input: of a text's bytes, or of an array's type, shape and values."""
-    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim:
-        head = f"{X.dtype.str} {X.shape[1:]} ".encode()
-        found = [hashlib.sha256(head + np.ascontiguousarray(x).tobytes()).digest() for x in X]
+    """Return a SHA-256 of each input, the same for numbers of any type, and for all forms of a text in Unicode."""
+    if _is_numbers(X):
+        found = [hashlib.sha256(row).digest() for row in hashing.number_rows(X)]
     elif isinstance(X, (list, tuple, np.ndarray)) and all(isinstance(x, str) for x in X):
-        found = [hashlib.sha256(b"text " + str(x).encode("utf-8", "surrogatepass")).digest() for x in X]
+        found = [hashlib.sha256(hashing.cell(x)).digest() for x in X]
     else:
         raise InputError(f"X must be an array of numbers or a list of texts for an encoder, got {type(X).__name__}")
     return _as_digests(np.frombuffer(b"".join(found), np.uint8).reshape(-1, WIDTH))
+
+
+def _is_numbers(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim > 0
 
 
 def _as_digests(rows: NDArray[np.uint8]) -> Digests:
@@ -235,4 +263,5 @@ def _as_digests(rows: NDArray[np.uint8]) -> Digests:
 
 
 def _taken(X: Any, rows: NDArray[np.intp]) -> Any:
-    return X[rows] if isinstance(X, np.ndarray) and X.dtype.kind in "biuf" else [X[i] for i in rows]
+    """Return inputs in one form: an edit that changes the type of X must not change what an encoder gets."""
+    return hashing.plain_floats(X[rows]) if _is_numbers(X) else [hashing.plain_text(X[i]) for i in rows]

@@ -104,72 +104,102 @@ def _array(tensor: _Tensor, storage: NDArray[Any]) -> NDArray[Any]:
 _PLAIN = {"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"}
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list}
+_PUT = {"BINPUT", "LONG_BINPUT"}
+_GET = {"BINGET", "LONG_BINGET"}
 
 
-def _value(file: io.BytesIO) -> Any:
-    """Return the value of the next pickle."""
-    stack: list[Any] = []
-    marks: list[int] = []
-    memo: dict[int, Any] = {}
+class _Reader:
+    """An interpreter of the opcodes that describe a dictionary of tensors."""
 
-    def popped(n: int) -> list[Any]:
-        if not 0 <= n <= len(stack):
-            raise StateDictError("its stack is too short")
-        values = stack[len(stack) - n :]
-        del stack[len(stack) - n :]
-        return values
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
 
-    for opcode, argument, _ in genops(file):
-        code: str = opcode.name
-        if code == "STOP":
-            (value,) = popped(1)
-            return value
-        if code == "PROTO":
-            continue
+    def step(self, code: str, argument: Any) -> None:
+        stack = self.stack
         if code in _PLAIN:
             stack.append(argument)
         elif code in _CONSTANTS:
             stack.append(_CONSTANTS[code])
         elif code in _TUPLES:
-            stack.append(tuple(popped(_TUPLES[code])))
-        elif code in ("EMPTY_DICT", "EMPTY_LIST"):
-            stack.append({} if code == "EMPTY_DICT" else [])
-        elif code == "MARK":
-            marks.append(len(stack))
-        elif code == "TUPLE":
-            stack.append(tuple(popped(len(stack) - marks.pop())))
-        elif code in ("BINPUT", "LONG_BINPUT"):
-            memo[argument] = stack[-1]
-        elif code in ("BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
-        elif code in ("SETITEM", "SETITEMS"):
-            pairs = popped(2) if code == "SETITEM" else popped(len(stack) - marks.pop())
-            _updated(stack[-1], pairs)
-        elif code == "APPENDS":
-            values = popped(len(stack) - marks.pop())
-            if type(stack[-1]) is not list:
-                raise StateDictError("it appends to something that is not a list")
-            stack[-1].extend(values)
-        elif code == "GLOBAL":
-            if argument not in NAMES:
-                raise StateDictError(f"it names {argument.replace(' ', '.')}, which is never called")
-            stack.append(_Name(argument))
-        elif code == "BINPERSID":
-            stack.append(_storage(popped(1)[0]))
-        elif code == "REDUCE":
-            stack.append(_result(*popped(2)))
-        elif code == "BUILD":  # attributes of the dictionary: versions of layers, which are not needed
-            popped(1)
+            stack.append(tuple(self.popped(_TUPLES[code])))
+        elif code in _EMPTY:
+            stack.append(_EMPTY[code]())
+        elif code in _PUT:
+            self.memo[argument] = stack[-1]
+        elif code in _GET:
+            stack.append(self.memo[argument])
         else:
-            raise StateDictError(f"it holds the opcode {code}, which is not allowed")
+            handler = getattr(self, f"do_{code.lower()}", None)
+            if handler is None:
+                raise StateDictError(f"it holds the opcode {code}, which is not allowed")
+            handler(argument)
+
+    def popped(self, n: int) -> list[Any]:
+        if not 0 <= n <= len(self.stack):
+            raise StateDictError("its stack is too short")
+        values = self.stack[len(self.stack) - n :]
+        del self.stack[len(self.stack) - n :]
+        return values
+
+    def marked(self) -> list[Any]:
+        return self.popped(len(self.stack) - self.marks.pop())
+
+    def do_proto(self, _: Any) -> None:
+        """Ignore the protocol version: only the opcodes matter."""
+
+    def do_mark(self, _: Any) -> None:
+        self.marks.append(len(self.stack))
+
+    def do_tuple(self, _: Any) -> None:
+        self.stack.append(tuple(self.marked()))
+
+    def do_setitem(self, _: Any) -> None:
+        self.update(self.popped(2))
+
+    def do_setitems(self, _: Any) -> None:
+        self.update(self.marked())
+
+    def update(self, pairs: list[Any]) -> None:
+        target, keys = self.stack[-1], pairs[::2]
+        if type(target) is not dict or not all(type(key) is str for key in keys):
+            raise StateDictError("it has a dictionary whose keys are not strings")
+        target.update(zip(keys, pairs[1::2], strict=True))
+
+    def do_appends(self, _: Any) -> None:
+        values = self.marked()
+        if type(self.stack[-1]) is not list:
+            raise StateDictError("it appends to something that is not a list")
+        self.stack[-1].extend(values)
+
+    def do_global(self, argument: str) -> None:
+        if argument not in NAMES:
+            raise StateDictError(f"it names {argument.replace(' ', '.')}, which is never called")
+        self.stack.append(_Name(argument))
+
+    def do_binpersid(self, _: Any) -> None:
+        self.stack.append(_storage(self.popped(1)[0]))
+
+    def do_reduce(self, _: Any) -> None:
+        called, arguments = self.popped(2)
+        self.stack.append(_result(called, arguments))
+
+    def do_build(self, _: Any) -> None:
+        """Drop attributes of the dictionary: versions of layers, which are not needed."""
+        self.popped(1)
+
+
+def _value(file: io.BytesIO) -> Any:
+    """Return the value of the next pickle."""
+    reader = _Reader()
+    for opcode, argument, _ in genops(file):
+        if opcode.name == "STOP":
+            (value,) = reader.popped(1)
+            return value
+        reader.step(opcode.name, argument)
     raise StateDictError("it is truncated")
-
-
-def _updated(target: Any, pairs: list[Any]) -> None:
-    keys = pairs[::2]
-    if type(target) is not dict or not all(type(key) is str for key in keys):
-        raise StateDictError("it has a dictionary whose keys are not strings")
-    target.update(zip(keys, pairs[1::2], strict=True))
 
 
 def _storage(described: Any) -> _Storage:

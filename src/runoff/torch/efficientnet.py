@@ -116,9 +116,7 @@ class EfficientNetLite:
         if name_of(state) != name:
             raise InputError(f"the weights must be those of {name}, but they have other tensors")
         self.name, self.device, self.dtype = name, device, dtype
-        self.blocks = [
-            (block, [(c, *self._folded(c, state)) for c in block.convolutions]) for block in blocks_of(name)
-        ]
+        self.blocks = [(block, [(c, *self._folded(c, state)) for c in block.convolutions]) for block in blocks_of(name)]
 
     def _folded(self, convolution: Convolution, state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the weight and the bias of a convolution with its batch norm."""

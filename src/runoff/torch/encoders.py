@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
 
 from runoff._io.sources import code_digest
 from runoff.encoders import Encoder, cache_directory
-from runoff.errors import InputError
-from runoff.torch import devices, efficientnet, published
+from runoff.errors import InputError, StorageError
+from runoff.torch import devices, efficientnet, published, zoo
+from runoff.torch.pictures import cores, expects, resized, to_tensor
 
 BATCH = 256  # images per call on a GPU; on a CPU each is encoded alone
 NO_FLIP = "-no-flip"  # suffix of names: features of the image alone, not their mean with those of its mirror image
-COMPUTING = tuple(Path(__file__).parent / name for name in ("encoders.py", "efficientnet.py", "devices.py"))
+FILES = ("encoders.py", "efficientnet.py", "pictures.py", "devices.py")  # that decide the bits of features
 
 
 def image_encoder(
@@ -29,10 +27,11 @@ def image_encoder(
     pixels: int | None = None,
     flip: bool | None = None,
     device: Any = None,
+    scale: float = 255,
     batch: int = BATCH,
     cached: bool = True,
 ) -> Encoder:
-    """Return an encoder of images (n, height, width, channels): bytes, or numbers from 0 to 1.
+    """Return an encoder of images (n, height, width, 1 or 3 channels) or (n, height, width).
 
     Parameters
     ----------
@@ -42,6 +41,7 @@ def image_encoder(
     flip : whether the features are the mean of those of the image and its mirror image. Default: True, unless the name
         ends with "-no-flip", for images whose mirror image means something else
     device : "cpu", "cuda", "cuda:N". Default: a GPU if one is available
+    scale : the largest value of a pixel; larger values count as this
     batch : images per call on a GPU
     cached : keep features in the user's cache directory
 
@@ -61,7 +61,7 @@ def image_encoder(
 
     def features(images: NDArray[Any]) -> NDArray[np.float32]:
         with devices.repeatable(precision, chosen), torch.inference_mode():
-            x = resized(to_tensor(images, chosen), pixels)
+            x = resized(to_tensor(images, scale, chosen), pixels)
             encoded = network(x)
             if flip:
                 encoded = (encoded + network(x.flip(3))) / 2
@@ -76,44 +76,41 @@ def image_encoder(
         batch if on_gpu else 1,
         1 if on_gpu else cores(),
         {
-            "pixels": pixels, "flip": flip, "precision": precision, "device": devices.describe(chosen),
+            "pixels": pixels, "flip": flip, "scale": scale, "precision": precision, "device": devices.describe(chosen),
             "torch": torch.__version__, "code": _code(),
         },
+        expects(scale),
         cache_directory() / "features" if cached else None,
     )  # fmt: skip
 
 
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def named(encoder: str | Path, *, device: Any = None, flip: bool | None = None) -> Encoder:
+    """Return an encoder by its name or path; "torchvision/NAME" and "timm/NAME" are models of these packages."""
+    library, _, name = str(encoder).partition("/")
+    if name and library in zoo.LIBRARIES and not Path(encoder).exists():
+        return zoo.encoder(library, name, device=device, flip=flip)
+    return image_encoder(encoder, device=device, flip=flip)
+
+
+def described(encoder: str | Path, *, flip: bool | None, device: Any = None) -> dict[str, Any]:
+    """Return how manifests record an encoder: as given (a path in full), with its SHA-256."""
+    found = named(encoder, device=device, flip=flip)
+    path = Path(encoder).expanduser()
+    given = str(path.resolve()) if path.is_file() else str(encoder)
+    return {"given": given, "sha256": found.sha256, "flip": bool(found.settings["flip"])}
+
+
+def recorded(described: dict[str, Any], device: Any) -> Encoder:
+    """Return the encoder that a manifest records, after checking its SHA-256."""
+    found = named(described["given"], device=device, flip=described["flip"])
+    if found.sha256 != described["sha256"]:
+        raise StorageError(
+            f"encoder {described['given']!r} has another SHA-256 than the one that the run was trained with: restore "
+            "the original weights, or train a new run"
+        )
+    return found
 
 
 @cache
 def _code() -> str:
-    return code_digest([*COMPUTING])
-
-
-def to_tensor(images: NDArray[Any], device: torch.device) -> Tensor:
-    """Return images as (n, 3, height, width) with values from 0 to 1."""
-    if images.ndim == 3:
-        images = images[..., None]
-    if images.ndim != 4 or images.shape[3] not in (1, 3):
-        raise InputError(
-            f"an encoder of images needs X of shape (n, height, width, 1 or 3 channels), got {images.shape}"
-        )
-    if images.dtype != np.uint8 and not (images.min() >= 0 and images.max() <= 1):
-        raise InputError(
-            "an encoder of images needs bytes, or numbers from 0 to 1, got numbers from "
-            f"{images.min():g} to {images.max():g}: rescale them"
-        )
-    x = torch.from_numpy(np.ascontiguousarray(images)).to(device).permute(0, 3, 1, 2)
-    x = x.float() / 255 if images.dtype == np.uint8 else x.float()
-    return x.expand(-1, 3, -1, -1)
-
-
-def resized(x: Tensor, pixels: int) -> Tensor:
-    """Return images resized to a square by bicubic interpolation."""
-    if x.shape[2:] == (pixels, pixels):
-        return x
-    size = (pixels, pixels)
-    return functional.interpolate(x, size, mode="bicubic", align_corners=False, antialias=True).clamp(0, 1)
+    return code_digest([Path(__file__).parent / name for name in FILES])
