@@ -50,6 +50,7 @@ class Source:
     facts : further facts, as pairs of a name and a value
     made, checked : commands or lines of Python that reproduce it and that check it
     notes : what is missing, and why
+    encoder : the trusted encoder on whose features members learn, in words; None without one
 
     """
 
@@ -75,6 +76,7 @@ class Source:
     made: tuple[str, ...] = ()
     checked: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    encoder: str | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes):
@@ -178,6 +180,7 @@ class Source:
             ),
             made=made,
             checked=checked,
+            encoder=None if classifier.encoder_ is None else visible(_encoder(classifier.encoder_.described())),
         )
 
 
@@ -204,8 +207,7 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         ("Fingerprint of the partition", manifest["partition"]["fingerprint"]),
         ("SHA-256 of the ballots", manifest["files"][f"ballots-{seeds}.npy"]),
         ("Network", settings.network),
-        ("Initial weights", _first_weights(settings)),
-        ("Recipe", recipe or json.dumps(settings.recipe, sort_keys=True)),
+        *_how_trained(settings, recipe),
         ("Hash of samples", settings.hash),
         *_counted(settings.unit, manifest.get("sources")),
         ("Seed", str(settings.random_state)),
@@ -235,6 +237,7 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         "made": (_train_command(run, path, seeds, recipe), *_update_commands(run, path)),
         "checked": (f"runoff certify {shlex.quote(str(path))} --use-seeds {seeds}",),
         "notes": tuple(notes),
+        "encoder": None if settings.encoder is None else visible(_encoder(settings.encoder)),
     }
 
 
@@ -262,6 +265,21 @@ def _counted(unit: str, sources: Any) -> Facts:
         return ()
     number = f", of {sources[0]:,}; the largest has {sources[1]:.1%} of the samples" if sources else ""
     return (("Radii count", f"{unit_of(unit).noun}s{number}"),)
+
+
+def _how_trained(settings: Settings, recipe: str | None) -> Facts:
+    """Return what members start from, or which encoder they build on."""
+    if settings.encoder is not None:
+        return (("Encoder", _encoder(settings.encoder)),)
+    named = recipe or json.dumps(settings.recipe, sort_keys=True)
+    return ("Initial weights", _first_weights(settings)), ("Recipe", named)
+
+
+def _encoder(described: dict[str, Any]) -> str:
+    """Return the name of an encoder and the SHA-256 by which it is identified."""
+    name = Path(str(described.get("name") or described.get("given"))).name
+    sha256 = described["sha256"]
+    return f"{name}, SHA-256 {sha256}" if sha256 else f"{name}, whose SHA-256 was not recorded"
 
 
 def _first_weights(settings: Settings) -> str:
@@ -293,7 +311,9 @@ def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> st
     options = [f"--k {settings.n_partitions}"]
     options += [f"--d {settings.spread}"] if settings.spread > 1 else []
     options += [f"--n-seeds {n_seeds}"] if n_seeds > 1 else []
-    options += [f"--network {shlex.quote(settings.network)}"] if settings.network != "nin" else []
+    networks = settings.encoder is None
+    options += [f"--network {shlex.quote(settings.network)}"] if networks and settings.network != "nin" else []
+    options += [f"--encoder {shlex.quote(str(settings.encoder['given']))}"] if settings.encoder is not None else []
     weights = "random" if settings.first_weights is None else shlex.quote(settings.first_weights["given"])
     if settings.first_weights is not None or recipe in recipes.PROCEDURAL:
         options.append(f"--weights {weights}")
@@ -303,7 +323,7 @@ def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> st
     options += ["--threat labels"] if settings.unit == "labels" else []
     options += [f"--seed {settings.random_state}"] if settings.random_state else []
     given = shlex.quote(str(run.manifest["dataset"]["given"]))
-    unnamed = "  # with the recipe above, which has no name" if recipe is None else ""
+    unnamed = "  # with the recipe above, which has no name" if networks and recipe is None else ""
     return f"runoff train {given} {' '.join(options)} --out {shlex.quote(str(path))}{unnamed}"
 
 
