@@ -13,6 +13,7 @@ from runoff.certificates import Certificates, certified_accuracy, certify, targe
 
 if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
+    from runoff.encoders import Encoder
     from runoff.estimates import out_of_part
     from runoff.hashing import new_key
     from runoff.planning import certified_scorer, plan
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Certificates",
+    "Encoder",
     "RunoffClassifier",
     "__version__",
     "certified_accuracy",
@@ -35,6 +37,7 @@ __all__ = [
 
 # Imported on first use, so that `import runoff` stays light.
 _LATER = {
+    "Encoder": "encoders",
     "RunoffClassifier": "classifier",
     "certified_scorer": "planning",
     "new_key": "hashing",

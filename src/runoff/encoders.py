@@ -68,6 +68,8 @@ class Encoder:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.cache is not None and not isinstance(self.cache, Path):
+            object.__setattr__(self, "cache", Path(self.cache))
         if self.cache is not None and self.sha256 is None:
             raise InputError("an encoder whose features are cached needs sha256=, to tell it from others")
 
@@ -199,7 +201,7 @@ class FeatureCache:
         return where, np.ascontiguousarray(rows[used, WIDTH:]).view("<f4").astype(np.float32, copy=False)
 
     def _rows(self) -> NDArray[np.uint8]:
-        parts = []
+        parts: list[NDArray[np.uint8]] = []
         for file in sorted(self.path.glob("*.npy")) if self.path is not None and self.path.is_dir() else ():
             try:
                 if sha256_of(file) != file.stem:

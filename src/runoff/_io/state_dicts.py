@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
-DTYPES = {"torch FloatStorage": np.dtype("<f4"), "torch LongStorage": np.dtype("<i8")}
+DTYPES = {"torch FloatStorage": "<f4", "torch LongStorage": "<i8"}
 REBUILD, ORDERED = "torch._utils _rebuild_tensor_v2", "collections OrderedDict"
 NAMES = {*DTYPES, REBUILD, ORDERED}
 MOST_VALUES = 2**31  # of one storage
@@ -168,8 +168,13 @@ class _Reader:
             raise StateDictError("it has a dictionary whose keys are not strings")
         target.update(zip(keys, pairs[1::2], strict=True))
 
+    def do_append(self, _: Any) -> None:
+        self.extend(self.popped(1))
+
     def do_appends(self, _: Any) -> None:
-        values = self.marked()
+        self.extend(self.marked())
+
+    def extend(self, values: list[Any]) -> None:
         if type(self.stack[-1]) is not list:
             raise StateDictError("it appends to something that is not a list")
         self.stack[-1].extend(values)
@@ -205,7 +210,7 @@ def _value(file: io.BytesIO) -> Any:
 def _storage(described: Any) -> _Storage:
     match described:
         case ("storage", _Name(kind), str(key), "cpu", int(size), None) if kind in DTYPES:
-            return _Storage(DTYPES[kind], key, size)
+            return _Storage(np.dtype(DTYPES[kind]), key, size)
     raise StateDictError("it refers to something that is not a storage of numbers")
 
 

@@ -133,8 +133,8 @@ def train(
         if weights is None and network == "nin" and name in recipes.PROCEDURAL:
             weights = starting.PROCEDURAL
         first = starting.get(None if weights == "random" else weights, network)
-        described = None if first is None else first.described()
-        members = {"recipe": recipes.get(name), "network": network, "first_weights": described}
+        start = None if first is None else first.described()
+        members = {"recipe": recipes.get(name), "network": network, "first_weights": start}
     settings = work.settings_for(
         data,
         data.name,

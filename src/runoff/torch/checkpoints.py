@@ -116,6 +116,7 @@ class Identities:
             "numpy": np.__version__,
             "runoff": __version__,
         }
+        self._common: list[Any]
         if isinstance(trainer, HeadTrainer):
             self._common = [FORMAT, dict(self.trained_with), trainer.identity()]
             self._add_code()
