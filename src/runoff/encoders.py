@@ -100,10 +100,8 @@ class Encoder:
         where, known = cache.find(distinct)
         missing = np.flatnonzero(where < 0)
         computed = list(self._computed(X, first[missing], distinct[missing], cache, len(distinct) - len(missing), show))
-        widths = {part.shape[1] for part in (*computed, *([known] if len(known) else []))}
-        if len(widths) != 1:
-            raise InputError(f"the encoder must return as many features for all inputs, got {sorted(widths)}")
-        values = np.empty((len(distinct), widths.pop()), np.float32)
+        parts = [*computed, *([known] if len(known) else [])]
+        values = np.empty((len(distinct), _width(parts)), np.float32)
         values[missing] = np.concatenate(computed) if computed else 0
         values[where >= 0] = known[where[where >= 0]] if len(known) else 0
         features: NDArray[np.float32] = values[inverse.reshape(-1)]
@@ -123,17 +121,27 @@ class Encoder:
         waiting: list[NDArray[np.float32]] = []
         stored, saved = 0, time.monotonic()
         try:
-            with ThreadPoolExecutor(self.workers) as pool:
-                results = pool.map(lambda block: self._block(X, block), blocks) if self.workers > 1 else None
-                found = results if results is not None else (self._block(X, block) for block in blocks)
-                for part in with_progress(found, "computing features", len(rows), done=done, show=show, unit="inputs"):
-                    waiting.append(part)
-                    yield part
-                    if time.monotonic() - saved > SAVE_SECONDS:
-                        stored += cache.put(digests[stored:], waiting)
-                        waiting, saved = [], time.monotonic()
+            found = self._blocks(X, blocks)
+            for part in with_progress(found, "computing features", len(rows), done=done, show=show, unit="inputs"):
+                _width([*waiting[:1], part])
+                waiting.append(part)
+                yield part
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    stored += cache.put(digests[stored:], waiting)
+                    waiting, saved = [], time.monotonic()
         finally:
             cache.put(digests[stored:], waiting)
+
+    def _blocks(self, X: Any, blocks: list[NDArray[np.intp]]) -> Iterator[NDArray[np.float32]]:
+        """Yield the features of blocks, in their order."""
+        if self.workers == 1:
+            yield from (self._block(X, block) for block in blocks)
+            return
+        pool = ThreadPoolExecutor(self.workers)
+        try:
+            yield from pool.map(lambda block: self._block(X, block), blocks)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an interruption, not all blocks
 
     def _block(self, X: Any, rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return the features of at most `batch` inputs; the block is filled up with the last one."""
@@ -155,8 +163,11 @@ class Encoder:
     def _check(self, X: Any, rows: NDArray[np.intp]) -> None:
         """Reject a function whose results for an input differ between calls, or with what else is in the block."""
         filled = np.resize(rows, self.batch)
-        forward, backward = (self._called(_taken(X, order)) for order in (filled, filled[::-1]))
-        if not np.array_equal(forward.view(np.uint32), backward[::-1].view(np.uint32)):
+        orders = (filled[::-1], np.repeat(rows[:1], self.batch))
+        forward = self._called(_taken(X, filled)).view(np.uint32)
+        with ThreadPoolExecutor(1) as pool:  # libraries may use more threads in another one
+            backward, alone = pool.map(lambda order: self._called(_taken(X, order)).view(np.uint32), orders)
+        if not np.array_equal(forward, backward[::-1]) or not (alone == forward[0]).all():
             fix = "the other inputs of a block, too: use batch=1" if self.batch > 1 else "something else, too"
             raise InputError(f"the encoder's features must depend on the input alone, but they depend on {fix}")
 
@@ -258,6 +269,14 @@ def content_digests(X: Any) -> Digests:
 
 def _is_numbers(X: Any) -> bool:
     return isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim > 0
+
+
+def _width(parts: Sequence[NDArray[np.float32]]) -> int:
+    """Return the number of features, which must be the same in all parts."""
+    widths = {part.shape[1] for part in parts}
+    if len(widths) != 1:
+        raise InputError(f"the encoder must return as many features for all inputs, got {sorted(widths)}")
+    return widths.pop()
 
 
 def _as_digests(rows: NDArray[np.uint8]) -> Digests:
