@@ -4,11 +4,13 @@ python -m benchmarks.results members DIRECTORY
 python -m benchmarks.results add DIRECTORY
 python -m benchmarks.results tables
 python -m benchmarks.results figure --out docs/figures/results.svg
+python -m benchmarks.results parts --out docs/figures/results-parts.svg
 
 `members` compares the variants of a recipe, out of part. `add` adds runs to docs/results-runs.csv, which has a row for
 each ensemble, election and number of edits; the same run is replaced. `tables` prints the tables of docs/results.md:
 means and standard deviations over runs that differ in nothing but random numbers; it also writes them to
-docs/results.csv, with the rows of the paper's recipe. `figure` draws them.
+docs/results.csv, with the rows of the paper's recipe. `figure` draws them, and `parts` draws those of encoders by number
+of parts.
 """
 
 import argparse
@@ -37,6 +39,7 @@ EDITS = {  # the paper's numbers of edits, and the step of the curve between the
     ("gtsrb", 100): ((5, 15, 20, 25, 30), 2),
     ("mnist", 1200): ((100, 200, 300, 400, 500), 25),
 }
+ENCODER_EDITS = (0, 5, 10, 20, 40, 60, 100, 200, 300, 400, 500)
 UNEXPLAINED = ("cifar10", 50, "DPA*", 32)  # rows of the paper that differ by 20 points from comparable ones
 FILES = {"cifar10": "cifar10.npz", "gtsrb": "gtsrb48.npz --classes 43 --name gtsrb", "mnist": "mnist.npz"}
 
@@ -145,7 +148,9 @@ def print_tables(given):
     rows = list(averaged(runs))
     write(given.csv, COLUMNS, [*rows, *paper])
     for (dataset, k), (budgets, _) in EDITS.items():
-        of_setting = [row for row in rows if (row["dataset"], row["k"]) == (dataset, str(k))]
+        of_setting = [
+            row for row in rows if (row["dataset"], row["k"]) == (dataset, str(k)) and row["track"] != "encoder"
+        ]
         for recipe in dict.fromkeys(row["recipe"] for row in of_setting):
             same = [row for row in of_setting if row["recipe"] == recipe]
             n = len(
@@ -172,6 +177,18 @@ def print_tables(given):
                 "runoff, paper's recipe, test", [ours[budgets[0]]["clean"], *(ours[e]["certified"] for e in budgets)]
             )
         print_row("paper, best row", ["", *(f"{paper_best(dataset, k, e):.2f}" for e in budgets)])
+
+    print_encoders([row for row in rows if row["track"] == "encoder" and row["election"] == "runoff"])
+
+
+def print_encoders(rows):
+    """Print run-off by number of parts. Between two measured numbers of edits, the value of the larger one counts."""
+    print(f"\nTrusted encoder, run-off\n| k | members | seconds | {' | '.join(map(str, ENCODER_EDITS))} |")
+    print(f"|{' --- |' * (3 + len(ENCODER_EDITS))}")
+    for k in dict.fromkeys(row["k"] for row in rows):
+        at = {int(row["edits"]): row for row in rows if row["k"] == k}
+        cells = [next((at[e]["certified"] for e in sorted(at) if e >= edits), "0.00") for edits in ENCODER_EDITS]
+        print_row(f"{int(k):,} | {at[0]['members']} | {at[0]['seconds']}", cells)
 
 
 def _has(run, recipe):
@@ -236,16 +253,36 @@ def figure(given):
     drawing.savefig(given.out, metadata={"Date": None})
 
 
+def parts_figure(given):
+    """Draw certified accuracy with a trusted encoder, a curve for each number of parts."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"svg.hashsalt": "runoff", "svg.fonttype": "none", "font.size": 8})
+    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
+    rows = [row for row in read(given.csv) if (row["track"], row["election"]) == ("encoder", "runoff")]
+    drawing, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+    numbers = sorted({int(row["k"]) for row in rows})
+    for k, shade in zip(numbers, plt.get_cmap("viridis")(np.linspace(0, 0.9, len(numbers))), strict=True):
+        at = {int(row["edits"]): float(row["certified"]) for row in rows if int(row["k"]) == k}
+        ax.step(sorted(at), [at[n] for n in sorted(at)], color=shade, lw=1.3, label=f"k = {k:,}")
+    ax.set(xlabel="edits", ylabel="certified accuracy, %", xlim=(0, 600), ylim=(0, 100))
+    ax.legend(frameon=False, ncols=2)
+    drawing.savefig(given.out, metadata={"Date": None})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["members", "add", "tables", "figure"])
+    parser.add_argument("what", choices=["members", "add", "tables", "figure", "parts"])
     parser.add_argument("directory", type=Path, nargs="?")
     parser.add_argument("--runs", type=Path, default=Path("docs/results-runs.csv"))
     parser.add_argument("--csv", type=Path, default=Path("docs/results.csv"))
     parser.add_argument("--out", type=Path, default=Path("docs/figures/results.svg"))
     parser.add_argument("--reproduction", type=Path, default=Path("docs/reproduction.csv"))
     given = parser.parse_args()
-    {"members": members, "add": add, "tables": print_tables, "figure": figure}[given.what](given)
+    {"members": members, "add": add, "tables": print_tables, "figure": figure, "parts": parts_figure}[given.what](given)
 
 
 if __name__ == "__main__":
