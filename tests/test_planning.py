@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeClassifier
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -37,6 +38,24 @@ def test_the_recommendation_is_nearly_the_best_on_a_test_set(plan):
         assert truth[best.n_partitions, best.election][i] > max(found[i] for found in truth.values()) - 0.03
     assert plan.best(9).n_partitions == 50  # not 20, the smallest whose radius can be 9
     assert truth[50, "runoff"][2] > truth[20, "runoff"][2] + 0.1
+
+
+def test_members_see_the_features_of_a_shared_transformer():
+    shared = make_pipeline(StandardScaler(), PCA(20))
+    classifier = RunoffClassifier(RIDGE, threat="labels", shared=shared, classes=range(10), n_partitions=10)
+    (choice,) = runoff.plan(X[TRAIN], Y[TRAIN], classifier, budgets=2, n_partitions=[10], elections=["runoff"])
+    certificates = classifier.fit(X[TRAIN], Y[TRAIN]).certify(X[TEST])
+    truth = runoff.certified_accuracy(certificates, Y[TEST], [0, 2])
+    np.testing.assert_allclose(choice.estimate.certified, truth, atol=0.05)
+
+
+@pytest.mark.parametrize("spread", [1, 2, 3])
+def test_the_largest_radius_is_that_of_unanimous_members(spread):
+    classifier = RunoffClassifier(RIDGE, spread=spread)
+    (choice,) = runoff.plan(X[:300], Y[:300], classifier, budgets=1, n_partitions=[9], elections=["runoff"])
+    members = RunoffClassifier(RIDGE, n_partitions=9, spread=spread).fit(X[:300], Y[:300]).partition_.spread
+    unanimous = np.repeat(np.eye(2)[:, None], 9 * spread, axis=1)
+    assert runoff.certify(unanimous, spread=members).radius.min() == choice.largest_radius
 
 
 def test_a_plan_is_a_table(plan):

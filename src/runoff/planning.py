@@ -269,7 +269,7 @@ def _choices(
         classifier.fit(X, y)
         n = len(classifier._labels)
         rows = np.sort(np.random.default_rng(0).permutation(n)[:INPUTS])
-        ballots = classifier._ranked(classifier._samples.select(rows))
+        ballots = classifier._ranked(classifier._features.select(rows))
     codes = np.searchsorted(classifier.classes_, classifier._labels[rows])
     choices = []
     for rule in compared:
@@ -282,7 +282,7 @@ def _choices(
             estimate = estimates.extrapolated(
                 ballots[:, :few], codes, buckets, edits, n_members=n_members, election=rule, bound=bound
             )
-        radius = (n_members - 1) // 2
+        radius = (n_members - 1) // (2 * int(classifier.spread))
         choices.append(Choice(int(classifier.n_partitions), rule.name, n / classifier.n_partitions, radius, estimate))
     return choices
 
