@@ -17,6 +17,9 @@ import pytest
 from _pytest.scope import Scope
 
 
+TRACING = 3  # times as long as a test may take while its calls are noted
+
+
 @dataclass(frozen=True)
 class Test:
     """One test: what it takes, and the lines of the part's files that belong to functions which it runs."""
@@ -43,15 +46,15 @@ def prepare(session: Any) -> None:
 
 def measured(items: list[Any], files: dict[str, str], slow: float, run: Callable[[Any], str | None]) -> list[Test]:
     """Every test that takes at most `slow` seconds, measured; one that fails unmutated is an error."""
-    # Import here what tests import late, so that no fork pays for it.
-    for name in json.loads(said(_forked(lambda: _modules(items, slow, run)))):
+    found = json.loads(said(_forked(lambda: _traced(items, files, slow, run))))
+    for name in found["modules"]:  # what tests import late, so that no fork pays for it
         with suppress(BaseException):
             import_module(name)
-    quick = {item: took for item in items if (took := alone(item, slow, run)) is not None}
-    lines = json.loads(said(_forked(lambda: _traced([*quick], files, run))))
-    return [
-        Test(item.nodeid, item, took, frozenset((f, n) for f, n in lines[item.nodeid])) for item, took in quick.items()
-    ]
+    tests = []
+    for item in items:
+        if item.nodeid in found["lines"] and (took := alone(item, slow, run)) is not None:
+            tests.append(Test(item.nodeid, item, took, frozenset((f, n) for f, n in found["lines"][item.nodeid])))
+    return tests
 
 
 def alone(item: Any, slow: float, run: Callable[[Any], str | None]) -> float | None:
@@ -106,29 +109,32 @@ class _SlowError(BaseException):
     pass
 
 
-def _modules(items: list[Any], slow: float, run: Callable[[Any], str | None]) -> list[str]:
-    """The modules that are loaded after the tests, each of which is broken off when it gets slow."""
+def _traced(
+    items: list[Any], files: dict[str, str], slow: float, run: Callable[[Any], str | None]
+) -> dict[str, dict[str, list[tuple[str, int]]] | list[str]]:
+    """The lines that each test runs, without those that are far too slow; and the modules that are loaded then."""
 
     def stop(_signal: int, _frame: Any) -> None:
         raise _SlowError
 
     signal.signal(signal.SIGPROF, stop)
-    for item in items:
-        with suppress(BaseException):
-            signal.setitimer(signal.ITIMER_PROF, slow)
-            run(item)
-    signal.setitimer(signal.ITIMER_PROF, 0)
-    return [name for name in sys.modules if not name.startswith("__")]
-
-
-def _traced(items: list[Any], files: dict[str, str], run: Callable[[Any], str | None]) -> dict[str, Any]:
     tracer = _Tracer(files)
     lines = {}
     for item in items:
-        tracer.start()
-        run(item)
-        lines[item.nodeid] = sorted(tracer.stop())
-    return lines
+        failed = True
+        with suppress(BaseException):
+            signal.setitimer(signal.ITIMER_PROF, TRACING * slow)
+            tracer.start()
+            failed = bool(run(item))
+        seen = sorted(tracer.stop())
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        if not failed:
+            lines[item.nodeid] = seen
+    return {"lines": lines, "modules": [name for name in sys.modules if not name.startswith("__")]}
+
+
+class _SlowError(BaseException):
+    pass
 
 
 class _Tracer:

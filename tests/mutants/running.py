@@ -25,9 +25,9 @@ from tests.mutants.operators import Mutant, mutants
 from tests.mutants.parts import PACKAGE, ROOT
 from tests.mutants.swapping import Swap
 
-EXAMPLES = 15  # of each property, without shrinking: a failure is enough
-SLOW = 1.5  # seconds: a test that takes longer is left out
-MOST_SECONDS = 5.0  # of tests for one mutant
+EXAMPLES = 10  # of each property, without shrinking: a failure is enough
+SLOW = 1.0  # seconds: a test that takes longer is left out
+MOST_SECONDS = 4.0  # of tests for one mutant
 LEAST_SECONDS = 1.0  # of processor time for a test, and five times what it takes without a mutant
 MEMORY = 8 * 2**30
 HANGS = 120.0  # seconds after which a fork that sleeps and uses no processor has a deadlock
