@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from _pytest.scope import Scope
 
-
 TRACING = 3  # times as long as a test may take while its calls are noted
 
 
@@ -50,11 +49,11 @@ def measured(items: list[Any], files: dict[str, str], slow: float, run: Callable
     for name in found["modules"]:  # what tests import late, so that no fork pays for it
         with suppress(BaseException):
             import_module(name)
-    tests = []
-    for item in items:
-        if item.nodeid in found["lines"] and (took := alone(item, slow, run)) is not None:
-            tests.append(Test(item.nodeid, item, took, frozenset((f, n) for f, n in found["lines"][item.nodeid])))
-    return tests
+    return [
+        Test(item.nodeid, item, took, frozenset((f, n) for f, n in found["lines"][item.nodeid]))
+        for item in items
+        if item.nodeid in found["lines"] and (took := alone(item, slow, run)) is not None
+    ]
 
 
 def alone(item: Any, slow: float, run: Callable[[Any], str | None]) -> float | None:
@@ -113,28 +112,26 @@ def _traced(
     items: list[Any], files: dict[str, str], slow: float, run: Callable[[Any], str | None]
 ) -> dict[str, dict[str, list[tuple[str, int]]] | list[str]]:
     """The lines that each test runs, without those that are far too slow; and the modules that are loaded then."""
+    stopped = []
 
     def stop(_signal: int, _frame: Any) -> None:
+        stopped.append(True)
         raise _SlowError
 
     signal.signal(signal.SIGPROF, stop)
     tracer = _Tracer(files)
     lines = {}
     for item in items:
-        failed = True
+        stopped.clear()
         with suppress(BaseException):
             signal.setitimer(signal.ITIMER_PROF, TRACING * slow)
             tracer.start()
-            failed = bool(run(item))
+            run(item)
         seen = sorted(tracer.stop())
         signal.setitimer(signal.ITIMER_PROF, 0)
-        if not failed:
+        if not stopped:  # one that fails is found out when it runs alone
             lines[item.nodeid] = seen
     return {"lines": lines, "modules": [name for name in sys.modules if not name.startswith("__")]}
-
-
-class _SlowError(BaseException):
-    pass
 
 
 class _Tracer:
