@@ -282,7 +282,8 @@ def test_rows_as_parquet():
     assert table.column_names == ["input", "prediction", "radius", "runner_up", "label"]
     assert table["radius"].to_pylist() == certificates.radius.tolist()
     assert table["label"].to_pylist() == LABELS.tolist()
-    assert table.schema.metadata == {b"runoff.election": b"runoff", b"runoff.bound": b"tight", b"runoff.unit": b"samples"}
+    about = {b"runoff.election": b"runoff", b"runoff.bound": b"tight", b"runoff.unit": b"samples"}
+    assert table.schema.metadata == about
 
 
 def test_parquet_without_pyarrow_says_what_to_install(monkeypatch):

@@ -20,12 +20,13 @@ import runoff
 from runoff import elections
 from runoff._io.files import open_array
 from runoff._io.progress import with_progress
-from runoff._io.units import unit_of
+from runoff._io.units import UNITS, unit_of
 from runoff.certificates import BOUNDS
 from runoff.cli import requirements
 from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import numbers
+from runoff.cli.targets import Target
 from runoff.errors import InputError
 from runoff.saving import rows
 from runoff.scores import blocks_of, checked_scores
@@ -64,6 +65,21 @@ log = logging.getLogger("runoff")
     "--require-certified", "required_certified", metavar="EDITS:PERCENT", multiple=True, callback=requirements.parsed,
     help="The same for the share of certified predictions, correct or wrong.",
 )  # fmt: skip
+@click.option(
+    "--to",
+    metavar="CLASS",
+    help="Also report what it takes to make the ensemble predict this class, a name or an index.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="CLASS",
+    help="With --to, count the inputs of this class only. Default: all other classes.",
+)
+@click.option(
+    "--unit", type=click.Choice(tuple(UNITS)),
+    help="Say what one edit was when the members were trained. A run knows it. Default: samples.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
 @click.option(
     "--export",
@@ -89,6 +105,9 @@ def certify(
     budgets: list[int] | None,
     required: list[Requirement],
     required_certified: list[Requirement],
+    to: str | None,
+    source: str | None,
+    unit: str | None,
     out: Path | None,
     export: Path | None,
     kind: str,
@@ -104,32 +123,39 @@ def certify(
     """
     started = time.perf_counter()
     with ExitStack() as held:
+        if source is not None and to is None:
+            raise InputError("--from needs --to, the class that an attacker wants these inputs to be predicted as")
         run, writable, array, y, members = _read(scores, labels, spread, seeds, held)
+        if run is not None and unit not in (None, run.settings.unit):
+            raise InputError(f"{scores} counts {run.settings.unit}: leave out --unit {unit}")
         requirements.check_labels(required, y)
         election = election or (elections.DEFAULT if run is None else run.election)
         if y is not None and y.shape != array.shape[:1]:
             raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
         blocks = with_progress(blocks_of(array), "certifying", len(array), unit="inputs")
         with closing(blocks):  # so that the bar ends before any error is printed
-            unit = "samples" if run is None else run.settings.unit
+            unit = unit or "samples" if run is None else run.settings.unit
             certificates = runoff.certify(blocks, election=election, spread=members, bound=bound, unit=unit)
         budgets = _some_budgets(certificates) if budgets is None else budgets
         accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
+        classes = None if run is None else run.manifest["dataset"]["classes"]
+        target = None if to is None else Target.of(certificates, array, y, classes, to, source)
         if run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
             if not (writable and _write_rows(run, name, certificates, y)):
                 log.warning("%s is read-only, so the rows of these certificates are not written there", run.path)
     if out is not None:
         with writing(out):
-            rows.write(out, certificates, y)
+            rows.write(out, certificates, y, None if target is None else target.radius)
     if export is not None:
         _export(export, certificates, array, scores, run, seeds)
     verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
     summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started) | requirements.summary(verdicts)
+    summary["target"] = None if target is None else target.summary(budgets)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
-        _show(summary)
+        _show(summary, target)
     requirements.must_be_met(verdicts)
 
 
@@ -215,6 +241,7 @@ def _summary(
         "election": certificates.election.name,
         "bound": certificates.bound,
         "unit": certificates.unit,
+        "edit": unit_of(certificates.unit).definition,
         "clean_accuracy": None if accuracy is None else float(accuracy[0]),
         "budgets": budgets,
         "certified": [float((certificates.radius >= budget).mean()) for budget in budgets],
@@ -225,7 +252,7 @@ def _summary(
     }
 
 
-def _show(summary: dict[str, Any]) -> None:
+def _show(summary: dict[str, Any], target: Target | None) -> None:
     title = (
         "{inputs:,} inputs, {members:,} members, {classes:,} classes, {buckets:,} buckets: {election}, {bound} bound"
     )
@@ -236,13 +263,18 @@ def _show(summary: dict[str, Any]) -> None:
     accuracy = summary["certified_accuracy"]
     if accuracy is not None:
         table.add_column("certified accuracy", justify="right")
+    rates = [] if target is None else [target.rates(summary["budgets"])]
+    if target is not None:
+        table.add_column(target.title(), justify="right")
     for i, budget in enumerate(summary["budgets"]):
-        shares = [summary["certified"][i]] + ([] if accuracy is None else [accuracy[i]])
+        shares = [summary["certified"][i], *([] if accuracy is None else [accuracy[i]]), *(rate[i] for rate in rates)]
         table.add_row(str(budget), *(f"{100 * share:.2f} %" for share in shares))
     console = Console()
     console.print(table)
     clean = summary["clean_accuracy"]
     if clean is not None:
         console.print(f"Accuracy without attack: {100 * clean:.2f} %")
+    if target is not None:
+        console.print(target.sentence())
     if unit.name != "samples":
         console.print(unit.definition)

@@ -46,6 +46,7 @@ log = logging.getLogger("runoff")
 @click.option(
     "--input", "example", type=click.IntRange(0), help="Draw this input of the first run in the election figure."
 )
+@click.option("--to", metavar="CLASS", help="Also report what it takes to make the runs predict this class.")
 @data_dir_option
 @click.option("--no-pictures", is_flag=True, help="Leave out the pictures of the inputs.")
 def report(
@@ -59,6 +60,7 @@ def report(
     seeds: int | None,
     sample: int,
     example: int | None,
+    to: str | None,
     data_dir: Path | None,
     no_pictures: bool,
 ) -> None:
@@ -93,6 +95,7 @@ def report(
         bound=bound,
         budgets=budgets,
         sample=sample,
+        to=to,
         progress=log.info,
     )
     if out is not None:

@@ -32,12 +32,14 @@ def collect(
     bound: str = "tight",
     budgets: Sequence[int] | None = None,
     sample: int = SAMPLE,
+    to: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return the content of a report as plain data for JSON.
 
     The counts of a curve are those of inputs with a correct prediction and a radius of at least the budget: divided by
-    the number of inputs they equal `certified_accuracy`. `progress` is called with a message before slow steps.
+    the number of inputs they equal `certified_accuracy`. With `to`, the name of a class, the report says what it
+    takes to make the ensembles predict it. `progress` is called with a message before slow steps.
     """
     if not sources or not elections:
         raise InputError("a report needs at least one run and one election")
@@ -45,6 +47,8 @@ def collect(
         raise InputError(f"budgets must be non-negative numbers of edits, got {list(budgets)}")
     if len(units := {source.unit for source in sources}) > 1:
         raise InputError(f"a report needs runs whose radii count the same, got {' and '.join(sorted(units))}")
+    if to is not None and (without := next((s for s in sources if to not in s.classes), None)):
+        raise InputError(f"the target must be one of {', '.join(without.classes):.200}, got {to!r}")
     numbered = list(enumerate(sources))
     certified = [(s, name, source.certificates(name, bound)) for s, source in numbered for name in elections]
     chosen = sorted(set(_budgets(sources, certified) if budgets is None else budgets))
@@ -68,6 +72,10 @@ def collect(
         about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in pairs], chosen)
         about["headline"] = next((m for m, c in pairs if c.election.name == DEFAULT), pairs[-1][0])
         about["middle"] = _words.middle_of(methods[about["headline"]], chosen)
+        if to is not None:
+            progress(f"{source.name}: what it takes to make it predict {to}")
+            radii = [(methods[m]["label"], certificates.radius_to(to)) for m, certificates in pairs]
+            about["target"] = _words.target(about, to, source.labels != source.classes.index(to), radii, chosen)
         about["paper"] = _words.paper_note(source, [methods[m] for m, _ in pairs])
     return data
 

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from runoff.certificates import Certificates
 
 
-def write(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -> None:
+def write(
+    path: Path, certificates: Certificates, labels: NDArray[Any] | None, radius_to: NDArray[np.int64] | None = None
+) -> None:
     """Write Parquet if the name ends in .parquet, else CSV, completely or not at all."""
     columns: dict[str, NDArray[Any]] = {
         "input": np.arange(len(certificates)),
@@ -27,6 +29,8 @@ def write(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -
     }
     if certificates.unit != "samples":  # what the radius counts
         columns["unit"] = np.full(len(certificates), certificates.unit)
+    if radius_to is not None:
+        columns["radius_to"] = radius_to
     if labels is not None:
         columns["label"] = labels
     if path.suffix == ".parquet":
