@@ -111,7 +111,7 @@ class RunoffClassifier(Ensemble):
                     for m in which
                 )
             )
-            if not self.members_:  # in `fit` only: updates use the same estimator
+            if not self.members_ and len(rows) > 1:  # in `fit` only: updates use the same estimator
                 self._check_repeats(trained, labels, rows)
         return trained
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -215,6 +215,21 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ballots, election=self.election, spread=partition.spread, bound=bound, unit=partition.unit
         )
         return certificates.named(self.classes_, partition.fingerprint)
+
+    def fit_undefended(self, X: Any = None, y: Any = None) -> Self:
+        """Return one model of the same kind as the members, trained on all samples at once: the undefended baseline.
+
+        By default it learns from the training samples of this ensemble; a loaded ensemble has none, so pass X and y. It
+        is an ensemble with a single member, so `predict` and `score` work as usual, and its radii are 0.
+        """
+        check_is_fitted(self)
+        if X is None and self._samples is None:
+            raise InputError("a loaded classifier has no training samples: pass them, as in fit_undefended(X, y)")
+        alone = clone(self).set_params(n_partitions=1, spread=1, n_seeds=1, random_state=self._seed)
+        if "checkpoints" in alone.get_params(deep=False):  # those are the members' networks
+            alone.set_params(checkpoints=None)
+        fitted: Self = alone.fit(self._samples.data, self._labels) if X is None else alone.fit(X, y)
+        return fitted
 
     def update(self, add: Edit | None = None, remove: Edit | None = None) -> Self:
         """Insert and delete training samples; only members whose buckets changed are retrained.
