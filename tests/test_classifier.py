@@ -151,6 +151,7 @@ def test_labels_of_mixed_kinds_are_refused():
         small().fit(X[:3], [1, 2, "3"])
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_inputs_are_typed_as_the_member_saw_them():
     table = pd.DataFrame({"a": np.where(Y > 4, "x", "y"), "b": Y % 3})
     codes = make_pipeline(FunctionTransformer(lambda t: t.assign(a=t["a"].cat.codes)), LogisticRegression())
@@ -326,6 +327,7 @@ def test_bad_settings(settings, message):
         small(**settings).fit(X, Y)
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_bad_use():
     with pytest.raises(NotFittedError):
         small().certify(X)

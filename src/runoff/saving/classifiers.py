@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from runoff._io.manifests import Kind, checked_bytes
 from runoff._version import __version__
+from runoff.checking import number_type
 from runoff.errors import MissingExtraError, StorageError
 from runoff.members import Member, Shared
 from runoff.samples import Kinds
@@ -51,6 +52,8 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
         if (shared := classifier.shared_) is not None:
             state = {"shared": classifier.shared, "fitted": shared.fitted, "kinds": _as_lists(shared.kinds)}
             (folder / "shared.skops").write_bytes(sio.dumps(state))
+        if classifier.dtype is not None:
+            manifest["dtype"] = np.dtype(classifier.dtype).name
         manifest |= {
             "versions": versions(),
             "n_features_in": getattr(classifier, "n_features_in_", None),
@@ -100,6 +103,8 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
         files = manifest["files"]
         classifier = kind(**settings_of(path, manifest))
         restore(classifier, path, manifest)
+        classifier.dtype = manifest.get("dtype")
+        number_type(classifier.dtype)
         if manifest["n_features_in"] is not None:
             classifier.n_features_in_ = int(manifest["n_features_in"])
         if manifest["feature_names_in"] is not None:

@@ -64,6 +64,8 @@ def saved_directory(classifier: Ensemble, path: Path, kind: Kind) -> Iterator[tu
     }
     if partition.unit != "samples":
         manifest["unit"] = partition.unit
+    if state.n_single_class:
+        manifest["single_class"] = state.n_single_class
     if state.sources is not None:
         manifest["sources"] = list(state.sources)
     with new_directory(path) as folder:
@@ -126,6 +128,7 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
         n_seeds=int(manifest["settings"]["n_seeds"]),
         width=(manifest["width"][0], tuple(manifest["width"][1])),
         sources=_sources(path, manifest),
+        n_single_class=int(manifest.get("single_class", 0)),
     )
     classifier.restore(state)
 
