@@ -278,7 +278,7 @@ def test_hostile_members_are_not_run(saved, tmp_path):
     with pytest.raises(StorageError, match=r"members/000001.skops cannot be read"):
         loaded.predict(INPUTS)
     forged(copy, "members/000001.skops", sio.dumps({"index": os.system}))
-    with pytest.raises(StorageError, match="holds types that are not trusted, posix"):
+    with pytest.raises(StorageError, match="holds types that are not on the list of trusted types, posix"):
         RunoffClassifier.load(copy).predict(INPUTS)
     forged(copy, "key", bytes(32))
     with pytest.raises(StorageError, match="has a partition that does not match its fingerprint"):

@@ -22,7 +22,7 @@ from runoff._io.manifests import (
     write_manifest,
 )
 from runoff._io.units import unit_of
-from runoff.errors import InputError, StorageError
+from runoff.errors import InputError, MissingExtraError, StorageError
 from runoff.partition import Partition
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def load_directory(path: Path, kind: Kind, assemble: Callable[[Path, dict[str, A
         for name, digest in manifest["files"].items():
             check_file(path, name, digest)
         return assemble(path, manifest)
-    except StorageError:
+    except (StorageError, MissingExtraError):
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200]  # PyTorch's messages have several lines
