@@ -109,7 +109,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._prepare()
         self._train_members(range(self.partition_.n_members))
         n_edits = len(y) if self._source_sizes is None else self._source_sizes[0]
-        empty = np.count_nonzero(self.member_sizes_ == 0)
+        empty = int(np.count_nonzero(self.member_sizes_ == 0))
         checking.warn_of_idle_members(
             empty, self._n_single_class, self.partition_.n_members, n_edits, unit, stacklevel=3
         )

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from runoff.certificates import Certificates
 
 
-def write(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -> None:
-    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all."""
+def write(
+    path: Path, certificates: Certificates, labels: NDArray[Any] | None, inputs: NDArray[Any] | None = None
+) -> None:
+    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all. `inputs` are their names."""
     columns: dict[str, NDArray[Any]] = {
-        "input": np.arange(len(certificates)),
+        "input": np.arange(len(certificates)) if inputs is None else inputs,
         "prediction": certificates.prediction,
         "radius": certificates.radius,
         "runner_up": certificates.runner_up,
