@@ -116,7 +116,7 @@ def test_every_error_has_an_exit_code_of_its_own_choice():
     assert codes == {
         "RunoffError": 2, "InputError": 2, "MissingExtraError": 1, "MemberError": 1, "DeviceError": 2, "RunError": 2,
         "BusyError": 1, "StorageError": 4, "CheckpointError": 4, "DatasetError": 2, "MissingError": 1,
-        "IntegrityError": 4, "DownloadError": 1,
+        "IntegrityError": 4, "DownloadError": 1, "NoSuchInputError": 2,
     }  # fmt: skip
     assert (exit_code(OSError()), exit_code(ValueError())) == (1, 70)
 

@@ -228,6 +228,7 @@ def tiny(contents):
     return RunoffClassifier(**settings).fit(np.array(x), np.array(y), groups)
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_no_source_edit_changes_a_prediction_within_its_radius():
     """Every subset of at most `radius` sources, old and new ones, each with every content, really refitted."""
     contents = [(1, 2, 1), (1, 2, 1), (1, 2, 0), (1, 1, 1), (1, 2, 1), (1, 2, 1), (1, 2, 1)]

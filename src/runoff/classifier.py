@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from runoff._io.progress import with_progress
 from runoff.ballots import Ballots
+from runoff.checking import accepts_nan, number_type
 from runoff.ensemble import Ensemble
 from runoff.errors import MemberError
 from runoff.isolation import seeds_of, undisturbed
@@ -53,6 +55,9 @@ class RunoffClassifier(Ensemble):
     threat : "samples", or "labels" where samples are trusted and labels are not. Then an edit is one label changed, and
         inserted or deleted samples are not covered. Parts are even
     shared : for threat="labels" only, a transformer that is fitted once, on all of X and no label, for all members
+    dtype : the type in which numbers reach the members, "float32" or "float64". Default: float64, whatever the type of
+        X, which other samples can change. Samples are hashed by their exact values in both cases
+    verbose : show progress of `fit` on standard error: a bar on terminals, elsewhere a line every 30 seconds
 
     Attributes
     ----------
@@ -81,6 +86,8 @@ class RunoffClassifier(Ensemble):
         hash: Any = "content",
         threat: str = "samples",
         shared: Any = None,
+        dtype: Any = None,
+        verbose: bool | int = False,
     ) -> None:
         self.estimator = estimator
         self.n_partitions = n_partitions
@@ -95,6 +102,12 @@ class RunoffClassifier(Ensemble):
         self.hash = hash
         self.threat = threat
         self.shared = shared
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        number_type(self.dtype)
 
     def _prepare(self) -> None:
         kind = self._features.kind
@@ -103,15 +116,15 @@ class RunoffClassifier(Ensemble):
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
         labels = self.classes_[codes]  # in the type of the classes, which no sample can change
         with undisturbed():  # also around threads of joblib: the first to finish must not lift the limit of one thread
-            trained: list[Member] = list(
-                Parallel(n_jobs=self.n_jobs)(
-                    delayed(fit_member)(
-                        self._unfitted, *self._part(rows[m], labels), m, seeds_of(self._seed, m, self._n_seeds)
-                    )
-                    for m in which
+            members = Parallel(n_jobs=self.n_jobs, return_as="generator")(
+                delayed(fit_member)(
+                    self._unfitted, *self._part(rows[m], labels), m, seeds_of(self._seed, m, self._n_seeds)
                 )
+                for m in which
             )
-            if not self.members_:  # in `fit` only: updates use the same estimator
+            shown = with_progress(members, "training members", len(which), show=bool(self.verbose))
+            trained: list[Member] = list(shown)
+            if not self.members_ and len(rows) > 1:  # in `fit` only: updates use the same estimator
                 self._check_repeats(trained, labels, rows)
         return trained
 
@@ -177,10 +190,10 @@ class RunoffClassifier(Ensemble):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = accepts_nan(self.estimator)
         if self.estimator is None:
             tags.input_tags.sparse = True
         else:
-            inner = get_tags(self.estimator).input_tags
-            tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+            tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
             tags.classifier_tags.multi_class = True
         return tags
