@@ -19,8 +19,8 @@ from runoff._io.progress import with_progress
 from runoff.ballots import Ballots
 from runoff.ensemble import Ensemble
 from runoff.errors import MemberError
-from runoff.executors import Executor, Watch
-from runoff.fitting import Fitting, kind_here
+from runoff.executors import Executor, Place, Watch
+from runoff.fitting import Fitting, kind_here, require_versions
 from runoff.isolation import undisturbed
 from runoff.members import PROBES, Member, MemberEstimator, default_estimator, rank_member, score_member
 from runoff.samples import Rows, Samples
@@ -105,6 +105,11 @@ class RunoffClassifier(Ensemble):
         self.shared = shared
         self.executor = executor
 
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.executor is not None:
+            executors.get(self.executor)
+
     def _prepare(self) -> None:
         kind = self._features.kind
         self._unfitted = MemberEstimator(default_estimator(kind) if self.estimator is None else self.estimator)
@@ -113,6 +118,7 @@ class RunoffClassifier(Ensemble):
         labels = self.classes_[codes]  # in the type of the classes, which no sample can change
         executor = executors.get("joblib" if self.executor is None else self.executor, self.n_jobs)
         kinds = () if executor.here else executor.kinds(kind_here)
+        require_versions(kinds, kind_here(Place()) if kinds else {})
         parts = {m: rows[m] for m in which}
         work = Fitting(self._unfitted, self._features, labels, parts, self._seed, self._n_seeds, kinds)
         with undisturbed():  # also around threads of joblib: the first to finish must not lift the limit of one thread

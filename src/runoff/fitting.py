@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from runoff._version import __version__
+from runoff.errors import DeviceError
 from runoff.executors import Place, Work
 from runoff.isolation import seeds_of
 from runoff.members import Member, MemberEstimator, fit_member
@@ -85,3 +86,14 @@ def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001
         "scikit-learn": sklearn.__version__,
         "runoff": __version__,
     }
+
+
+def require_versions(kinds: tuple[dict[str, Any], ...], here: dict[str, Any]) -> None:
+    """Refuse machines whose versions are not those of this one, where the members will be scored and saved."""
+    for kind in kinds:
+        for name in ("machine", "numpy", "scipy", "scikit-learn", "runoff"):
+            if kind[name] != here[name]:
+                raise DeviceError(
+                    f"the cluster must have the versions that this machine has, got {name} {kind[name]} there and "
+                    f"{here[name]} here: install the same"
+                )
