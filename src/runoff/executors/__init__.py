@@ -7,5 +7,6 @@ from runoff.executors.base import Executor, Place, Plan, Watch, Work
 from runoff.executors.choice import NAMES, get
 from runoff.executors.cluster import Ray
 from runoff.executors.local import Joblib, Local
+from runoff.executors.storage import Storage
 
-__all__ = ["NAMES", "Executor", "Joblib", "Local", "Place", "Plan", "Ray", "Watch", "Work", "get"]
+__all__ = ["NAMES", "Executor", "Joblib", "Local", "Place", "Plan", "Ray", "Storage", "Watch", "Work", "get"]
