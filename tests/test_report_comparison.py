@@ -230,6 +230,7 @@ def test_the_origin_names_no_folder(folder, tmp_path, monkeypatch):
         ("python /home/ann/mine.py --k 3", "python mine.py --k 3"),
         (r"C:\Users\ann\data.npz is missing", "data.npz is missing"),
         ("~/data/x.npz", "x.npz"),
+        ("--classes '<script>a</script>,</script>,b'", "--classes '<script>a</script>,</script>,b'"),
         ("runs/a, and/or 50/50, https://example.org/a/b", "runs/a, and/or 50/50, https://example.org/a/b"),
     ],
 )
