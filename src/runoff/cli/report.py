@@ -43,6 +43,7 @@ log = logging.getLogger("runoff")
     help="Use N networks per member. Default: every number that a run has ballots for.",
 )
 @click.option("--sample", type=click.IntRange(1), default=150, show_default=True, help="Show N inputs in full.")
+@click.option("--to", metavar="CLASS", help="Also report what it takes to make the runs predict this class.")
 @click.option(
     "--input", "example", type=click.IntRange(0),
     help="Open the page with this input of the first run, and draw it in the election figure.",
@@ -65,6 +66,7 @@ def report(
     seeds: int | None,
     sample: int,
     example: int | None,
+    to: str | None,
     undefended: tuple[Path, ...],
     data_dir: Path | None,
     no_pictures: bool,
@@ -110,17 +112,15 @@ def report(
         bound=bound,
         budgets=budgets,
         sample=sample,
+        to=to,
         opened=example,
         progress=log.info,
     )
     for source in data["sources"]:
-        method = data["methods"][source["headline"]]
-        if (
-            hint := method["hints"][data["budgets"].index(source["middle"])]
-            if source["middle"] in data["budgets"]
-            else ""
-        ):
-            log.warning("%s", hint)
+        if source["middle"] in data["budgets"]:
+            hints = data["methods"][source["headline"]]["hints"]
+            if hint := hints[data["budgets"].index(source["middle"])]:
+                log.warning("%s", hint)
     if out is not None:
         with writing(out):
             reports.write(out, data)

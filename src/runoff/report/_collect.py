@@ -31,15 +31,17 @@ def collect(
     bound: str = "tight",
     budgets: Sequence[int] | None = None,
     sample: int = SAMPLE,
+    to: str | None = None,
     opened: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return the content of a report as plain data for JSON.
 
     The counts of a curve are those of inputs with a correct prediction and a radius of at least the budget: divided by
-    the number of inputs they equal `certified_accuracy`. Runs on the same test inputs share a sample of them, in
-    `samples`; `opened` is an input of the first run that is among them and that the page displays first. `progress` is
-    called with a message before slow steps.
+    the number of inputs they equal `certified_accuracy`. With `to`, the name of a class, the report says what it
+    takes to make the ensembles predict it. Runs on the same test inputs share a sample of them, in `samples`; `opened`
+    is an input of the first run that is among them and that the page displays first. `progress` is called with a
+    message before slow steps.
     """
     if not sources or not elections:
         raise InputError("a report needs at least one run and one election")
@@ -47,6 +49,8 @@ def collect(
         raise InputError(f"budgets must be non-negative numbers of edits, got {list(budgets)}")
     if len(units := {source.unit for source in sources}) > 1:
         raise InputError(f"a report needs runs whose radii count the same, got {' and '.join(sorted(units))}")
+    if to is not None and (without := next((s for s in sources if to not in s.classes), None)):
+        raise InputError(f"the target must be one of {', '.join(without.classes):.200}, got {to!r}")
     groups = _sample.groups(sources)
     if opened is not None and not 0 <= opened < len(sources[0].labels):
         raise InputError(
@@ -87,6 +91,11 @@ def collect(
             about[s]["guarantee"] = _words.guarantee(about[s], [methods[m] for m, _ in own], chosen)
             about[s]["headline"] = next((m for m, c in own if c.election.name == DEFAULT), own[-1][0])
             about[s]["middle"] = _words.middle_of(methods[about[s]["headline"]], chosen)
+            if to is not None:
+                progress(f"{sources[s].name}: what it takes to make it predict {to}")
+                radii = [(methods[m]["label"], certificates.radius_to(to)) for m, certificates in own]
+                others = sources[s].labels != sources[s].classes.index(to)
+                about[s]["target"] = _words.target(about[s], to, others, radii, chosen)
             about[s]["paper"] = _words.paper_note(sources[s], [methods[m] for m, _ in own])
     return data
 

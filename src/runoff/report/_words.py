@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.elections import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from runoff.elections.base import Election
     from runoff.report.source import Source
@@ -85,6 +89,26 @@ def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets:
         "assumes nothing about the data."
     )
     return sentences
+
+
+def target(
+    about: dict[str, Any],
+    to: str,
+    counted: NDArray[np.bool_],
+    radii: Sequence[tuple[str, NDArray[np.int64]]],
+    budgets: Sequence[int],
+) -> dict[str, Any]:
+    """Say what it takes to make ensembles predict a class: a title, a sentence and a table on other inputs."""
+    unit, n = unit_of(about["unit"]), max(1, int(counted.sum()))
+    return {
+        "title": f"From other classes to {to}",
+        "text": f"Of the {count(int(counted.sum()), 'input')} of other classes, the table has the share that might be "
+        f"predicted as {to} after an attack: for all others it is proven that this many {unit.noun}s cannot make the "
+        f"ensemble predict {to}{f' ({unit.limits})' if unit.limits else ''}. It takes at least as much to reach a "
+        "target as to change a prediction in any way.",
+        "head": [f"{unit.noun}s", *(label for label, _ in radii)],
+        "rows": [[str(b), *(share(int((radius[counted] < b).sum()), n) for _, radius in radii)] for b in budgets],
+    }
 
 
 def middle_of(method: dict[str, Any], budgets: Sequence[int]) -> int:

@@ -168,10 +168,17 @@
 
   function words() {
     const several = data.sources.length > 1;
-    byId("guarantees").replaceChildren(...data.sources.flatMap((source) => [several ? el("h3", {}, source.name) : null, ...source.guarantee.map((text) => el("p", {}, text))].filter((node) => node !== null)));
+    byId("guarantees").replaceChildren(...data.sources.flatMap((source) => [several ? el("h3", {}, source.name) : null, ...source.guarantee.map((text) => el("p", {}, text)), ...target(source.target)].filter((node) => node !== null)));
     byId("origins").replaceChildren(...data.sources.map((source) => el("div", {}, el("h3", {}, source.name),
       facts([["Members", `${count(source.n_members)} on ${count(source.n_buckets)} buckets (k = ${source.n_partitions}, d = ${source.d}, ${source.n_seeds} model${source.n_seeds > 1 ? "s" : ""} per member)`], ...source.facts]),
       ...commands("Reproduce with", source.made), ...commands("Check with", source.checked))));
+  }
+
+  function target(about) {
+    if (!about) return [];
+    const numbers = el("div", { class: "scroll" });
+    numbers.append(table(about.head, about.rows));
+    return [el("h3", {}, about.title), el("p", {}, about.text), numbers];
   }
 
   function facts(rows) {
