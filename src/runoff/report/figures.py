@@ -204,7 +204,13 @@ def _crosses(ax: Axes, j: int, values: dict[int, float]) -> None:
 def _certified(ax: Axes, curves: Sequence[Curve], undefended: Mapping[str, float]) -> None:
     """Draw certified accuracy by budget, as in the first row of the paper's Figure 2, and undefended models at 0."""
     for label, percent in undefended.items():
-        style = {"color": "#000000", "markerfacecolor": "white", "markersize": 5, "clip_on": False, "zorder": 3}
+        style: dict[str, Any] = {
+            "color": "#000000",
+            "markerfacecolor": "white",
+            "markersize": 5,
+            "clip_on": False,
+            "zorder": 3,
+        }
         ax.plot([0], [percent], "o", label=label, **style)
     for j, curve in enumerate(curves):
         _line(ax, j, curve, curve.ours, curve.marks)
