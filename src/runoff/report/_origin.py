@@ -15,7 +15,7 @@ from runoff.runs import Run, Settings
 Facts = tuple[tuple[str, str], ...]
 _ROOT = r"(?:~?/|[A-Za-z]:[\\/])"
 QUOTED = re.compile(rf"(['\"]){_ROOT}[^'\"\n]*?([^/\\'\"\n]+)\1")
-BARE = re.compile(rf"(?<![\w.~/]){_ROOT}(?:[^\s'\"/\\]+[/\\])+([^\s'\"/\\]*)")
+BARE = re.compile(rf"(?:^|(?<=[\s=('\":,\[])){_ROOT}(?:[^\s'\"/\\]+[/\\])+([^\s'\"/\\]*)")
 
 
 def without_folders(text: Any) -> Any:
