@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from runoff import errors
@@ -91,7 +92,8 @@ class Ray(Executor):
     def storage_for(self, default: str | None) -> Storage | None:
         """Return where workers store results, or None if they send them."""
         if self.storage is not None:
-            return Storage(str(self.storage), dict(self.storage_options))
+            storage = Storage(str(self.storage), dict(self.storage_options))
+            return storage if storage.is_remote else Storage(str(Path(self.storage).expanduser().absolute()))
         return None if default is None else Storage(default)
 
     def kinds(self, describe: Callable[[Place], Kind]) -> tuple[Kind, ...]:
