@@ -259,10 +259,10 @@ def test_the_map_names_every_module():
 
 
 def test_the_reference_names_everything_public():
-    from runoff import datasets, report, torch, verify
+    from runoff import datasets, executors, report, torch, verify
 
     listed = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
-    for module in (runoff, torch, datasets, report, verify):
+    for module in (runoff, torch, executors, datasets, report, verify):
         for public in module.__all__:
             if public in ("__version__", *dir(errors)) or public.isupper():  # constants are mentioned in the text
                 continue

@@ -92,7 +92,9 @@ def show_plan(
         "missing": len(work.pipeline.missing),
         "steps": work.steps(),
         "seconds": round(work.seconds() if planned is None else planned.seconds, 1),
-        "device": str(work.pipeline.settings.trainer().device) if options.executor.here else work.pipeline.trained_with["device"],
+        "device": str(work.pipeline.settings.trainer().device)
+        if options.executor.here
+        else work.pipeline.trained_with["device"],
         "members": partition.balance(np.array([len(rows) for rows in work.rows]), work.sources),
     }
     if planned is not None:
