@@ -37,7 +37,10 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     help="Make this the default election of `runoff certify` for this run. Training does not depend on it.  "
     "[default: runoff]",
 )
-@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
+@click.option(
+    "--network", default="nin", show_default=True, metavar="NAME|FILE.py:FUNCTION",
+    help=f"Use this architecture: {', '.join(NETWORKS)}, or your function (shape, n_classes) -> torch.nn.Module.",
+)  # fmt: skip
 @click.option(
     "--recipe",
     type=click.Choice(tuple(RECIPES)),
@@ -104,8 +107,9 @@ def train(
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
-    from runoff.torch import starting
+    from runoff.torch import own, starting
 
+    network = own.registered(network)
     data = load_dataset(dataset, options.data_dir, classes)
     if not data.classes_fixed:
         raise RunError(

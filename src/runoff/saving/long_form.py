@@ -95,8 +95,8 @@ def _columns(path: Path, needed: Sequence[str], optional: Sequence[str]) -> dict
         table = {name: [row[i] for row in body] for i, name in enumerate(header)}
     if missing := [name for name in needed if name not in table]:
         raise InputError(
-            f"{path} must have the columns {', '.join(needed)}, got {', '.join(table) or 'none'!s:.200}: {missing[0]} is "
-            "missing"
+            f"{path} must have the columns {', '.join(needed)}, got {', '.join(table) or 'none'!s:.200}: "
+            f"{missing[0]} is missing"
         )
     if not len(table[needed[0]]):
         raise InputError(f"{path} must have at least one row below its header, got none")
