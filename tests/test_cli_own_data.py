@@ -82,3 +82,57 @@ def test_doctor_describes_the_machine(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert "pip install 'runoff[torch]'" in run("doctor").stdout
     assert "doctor" in cli.COMMANDS
+
+
+def table(n, seed):
+    draws = np.random.default_rng(seed)
+    kind = draws.integers(0, 2, n)
+    rows = [
+        f"{'' if i % 9 == 0 else round(draws.normal(3 * k), 3)},{draws.choice(['red', 'blue'])},{draws.normal(k):.3f},"
+        f"{['ham', 'spam'][k]}"
+        for i, k in enumerate(kind)
+    ]
+    return ["length,colour,width,kind", *rows]
+
+
+def test_a_table_is_trained_on_and_certified(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").write_text("\n".join(table(200, 0)))
+    Path("new.csv").write_text("\n".join(table(60, 1)))
+    options = ["--k", 10, "--label-column", "kind", "--classes", "ham,spam"]
+    result = run("train", "train.csv", *options, "--out", "model")
+    assert result.exit_code == 0, result.output
+    assert "200 samples of train.csv: 10 members" in result.stdout
+    assert "Next: runoff certify model --inputs NEW.csv --label-column kind" in result.stdout
+    result = run("certify", "model", "--inputs", "new.csv", "--label-column", "kind", "--out", "rows.csv", "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert summary["clean_accuracy"] > 0.8
+    assert summary["certified_accuracy"][1] > 0.5
+    assert Path("rows.csv").read_text().startswith("input,prediction,radius,runner_up,label\n0,")
+    # A text in a column of numbers reaches the members of its own bucket only.
+    Path("edited.csv").write_text("\n".join([*table(200, 0), "broken,red,text,ham"]))
+    assert run("train", "edited.csv", *options, "--out", "edited").exit_code == 0
+    sets = [json.loads(Path(name, "manifest.json").read_text())["training_sets"] for name in ("model", "edited")]
+    assert sum(a != b for a, b in zip(*sets, strict=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "train.csv", "--k", 2, "--out", "m"], "train.csv is a table, so name its label column"),
+        (["train", "train.csv", "--k", 2, "--out", "m", "--recipe", "quick"], "--recipe is for networks"),
+        (["train", "digits", "--k", 2, "--out", "m", "--label-column", "a"], "--label-column is for .csv and .parquet"),
+        (
+            ["train", "train.csv", "--k", 2, "--out", "m", "--label-column", "a", "--classes", "x,y"],
+            "train.csv must have the label column 'a', got length, colour, width, kind",
+        ),
+        (["certify", "train.csv", "--inputs", "train.csv"], "--inputs and --label-column are for a saved classifier"),
+    ],
+)
+def test_tables_that_cannot_be_used(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").write_text("\n".join(table(20, 0)))
+    result = run(*arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.output
+    assert not Path("m").exists()
