@@ -77,7 +77,11 @@ def certify_digits(out: Path, console: Console) -> None:
     for budget in budgets:
         table.add_column(str(budget), justify="right")
     for copies in (1, d):
-        source = _source(fitted(data, n_partitions, copies), data)
+        classifier = fitted(data, n_partitions, copies)
+        if copies == 1:  # first of all, what the members' kind of model reaches without any defence
+            undefended = classifier.fit_undefended().certify(data[2]).certified_accuracy(data[3], budgets)
+            table.add_row("1, undefended", "", *(f"{100 * a:.1f} %" for a in undefended))
+        source = _source(classifier, data)
         sources.append(source)
         for election in (BASELINE, DEFAULT):
             certificates = runoff.certify(source.ballots, election=election, spread=source.spread)

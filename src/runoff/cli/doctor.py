@@ -45,7 +45,7 @@ def _findings() -> dict[str, dict[str, Any]]:
     import runoff
 
     versions = {name: version for name in PACKAGES if (version := _version(name)) is not None}
-    found = {
+    found: dict[str, dict[str, Any]] = {
         "runoff": {"version": __version__, "directory": str(Path(runoff.__file__).parent)},
         "system": {
             "python": sys.version.split()[0],
