@@ -258,7 +258,7 @@ def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp
     assert out.read_text().startswith("<!doctype html>")
     assert "plurality" in done.stdout
     assert "runoff" in done.stdout
-    assert re.search(r"1, undefended +│ +│ +9\d\.\d % │ +0\.0 %", done.stdout)
+    assert re.search(r"1, on all images +│ +undefended +│ +9\d\.\d % │", done.stdout)
     assert "Proven:" in done.stdout
 
 
@@ -283,7 +283,8 @@ def test_rows_as_parquet():
     assert table.column_names == ["input", "prediction", "radius", "runner_up", "label"]
     assert table["radius"].to_pylist() == certificates.radius.tolist()
     assert table["label"].to_pylist() == LABELS.tolist()
-    assert table.schema.metadata == {b"runoff.election": b"runoff", b"runoff.bound": b"tight"}
+    about = {b"runoff.election": b"runoff", b"runoff.bound": b"tight", b"runoff.unit": b"samples"}
+    assert table.schema.metadata == about
 
 
 def test_parquet_without_pyarrow_says_what_to_install(monkeypatch):

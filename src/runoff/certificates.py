@@ -213,9 +213,9 @@ class Certificates:
         )
 
     def to_frame(self, to: Any = None) -> pd.DataFrame:
-        """Return a pandas DataFrame with the columns prediction, radius and runner_up; `attrs["unit"]` is the unit.
+        """Return a pandas DataFrame with the columns prediction, radius and runner_up.
 
-        With `to`, a label, there is a fourth column, radius_to.
+        With `to`, a label, there is a column radius_to; where radii do not count samples, there is a column unit.
         """
         try:
             import pandas as pd
@@ -223,7 +223,9 @@ class Certificates:
             raise MissingExtraError("to_frame needs pandas. Install it with: pip install pandas") from None
         frame = pd.DataFrame({"prediction": self.prediction, "radius": self.radius, "runner_up": self.runner_up})
         frame.attrs["unit"] = self.unit
-        return frame if to is None else frame.assign(radius_to=self.radius_to(to))
+        if to is not None:
+            frame["radius_to"] = self.radius_to(to)
+        return frame if self.unit == "samples" else frame.assign(unit=self.unit)
 
     def certified_accuracy(
         self, y_true: ArrayLike, budgets: ArrayLike, *, by_class: bool = False

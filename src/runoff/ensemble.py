@@ -295,14 +295,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y = data.labels
         if not len(y):
             raise InputError("update must leave at least one training sample, got none")
-        before = self.__dict__.copy()
-        self._samples, self._labels, self._digests, self._sources, self._buckets = data
-        self._features = self._seen_by_members(data.samples, data.digests)
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
-        self.updated_members_ = np.unique(self.partition_.spread[changed])
-        if self._fixed_classes is None and not _same_labels(np.unique(y), self.classes_):
-            self.updated_members_ = np.arange(self.partition_.n_members)
+        before = self.__dict__.copy()
         try:
+            self._samples, self._labels, self._digests, self._sources, self._buckets = data
+            self._features = self._seen_by_members(data.samples, data.digests)
+            self.updated_members_ = np.unique(self.partition_.spread[changed])
+            if self._fixed_classes is None and not _same_labels(np.unique(y), self.classes_):
+                self.updated_members_ = np.arange(self.partition_.n_members)
             self._train_members(self.updated_members_.tolist())
         except BaseException:
             self._undo(before)

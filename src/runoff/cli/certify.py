@@ -21,13 +21,14 @@ import runoff
 from runoff import elections
 from runoff._io.files import open_array
 from runoff._io.progress import with_progress
-from runoff._io.units import unit_of
+from runoff._io.units import UNITS, unit_of
 from runoff.certificates import BOUNDS
 from runoff.cli import requirements
 from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import numbers
 from runoff.cli.tables import is_model, scores_of
+from runoff.cli.targets import Target
 from runoff.errors import InputError
 from runoff.saving import long_form, rows, tables
 from runoff.scores import blocks_of, checked_scores
@@ -80,6 +81,21 @@ log = logging.getLogger("runoff")
     "--require-certified", "required_certified", metavar="EDITS:PERCENT", multiple=True, callback=requirements.parsed,
     help="The same for the share of certified predictions, correct or wrong.",
 )  # fmt: skip
+@click.option(
+    "--to",
+    metavar="CLASS",
+    help="Also report what it takes to make the ensemble predict this class, a name or an index.",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="CLASS",
+    help="With --to, count the inputs of this class only. Default: all other classes.",
+)
+@click.option(
+    "--unit", type=click.Choice(tuple(UNITS)),
+    help="Say what one edit was when the members were trained. A run knows it. Default: samples.",
+)  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
 @click.option(
     "--export",
@@ -108,6 +124,9 @@ def certify(
     budgets: list[int] | None,
     required: list[Requirement],
     required_certified: list[Requirement],
+    to: str | None,
+    source: str | None,
+    unit: str | None,
     out: Path | None,
     export: Path | None,
     kind: str,
@@ -126,6 +145,8 @@ def certify(
     """
     started = time.perf_counter()
     with ExitStack() as held:
+        if source is not None and to is None:
+            raise InputError("--from needs --to, the class that an attacker wants these inputs to be predicted as")
         table = _table(scores, inputs, label_column)
         run, writable, array, y, members = _read(scores, table, labels, spread, seeds, held)
         requirements.check_labels(required, y)
@@ -134,26 +155,31 @@ def certify(
         if y is not None and y.shape != array.shape[:1]:
             raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
         baseline = None if undefended is None else _undefended(undefended, len(array), table, y)
+        known = run.settings.unit if run is not None else None if table is None else table.unit
+        if known is not None and unit not in (None, known):
+            raise InputError(f"{scores} counts {known}: leave out --unit {unit}")
+        unit = known or unit or "samples"
         blocks = with_progress(blocks_of(array), "certifying", len(array), unit="inputs")
         with closing(blocks):  # so that the bar ends before any error is printed
-            unit = "samples" if table is None else table.unit
-            unit = unit if run is None else run.settings.unit
             plain = runoff.certify(blocks, election=election, spread=members, bound=bound, unit=unit)
         certificates = plain if table is None else plain.named(table.classes)
         budgets = _some_budgets(certificates) if budgets is None else budgets
         accuracy = None if y is None else certificates.certified_accuracy(y, [0, *budgets])
         by_class = None if y is None else certificates.certified_accuracy(y, budgets, by_class=True)
+        target = None if to is None else _target(plain, array, y, run, table, to, source)
         if run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
             if not (writable and _write_rows(run, name, certificates, y)):
                 log.warning("%s is read-only, so the rows of these certificates are not written there", run.path)
     if out is not None:
         with writing(out):
-            rows.write(out, certificates, y, None if table is None else table.inputs)
+            radius_to = None if target is None else target.radius
+            rows.write(out, certificates, y, inputs=None if table is None else table.inputs, radius_to=radius_to)
     if export is not None:
         _export(export, plain, array, scores, run, seeds, table)
     verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
     summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started) | requirements.summary(verdicts)
+    summary["target"] = None if target is None else target.summary(budgets)
     summary["undefended_accuracy"] = None if baseline is None else float(np.mean(baseline == y))
     if by_class is not None:
         names = certificates.classes if run is None else np.array(run.manifest["dataset"]["classes"])
@@ -161,7 +187,7 @@ def certify(
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
-        _show(summary)
+        _show(summary, target)
     requirements.must_be_met(verdicts)
 
 
@@ -204,6 +230,24 @@ def _read(
             raise InputError(f"{scores} is a saved classifier, which includes its spread: leave out --spread")
         members = np.asarray(open_array(spread))
     return None, False, array, y, members
+
+
+def _target(
+    certificates: Certificates,
+    array: NDArray[Any],
+    labels: NDArray[Any] | None,
+    run: Run | None,
+    table: long_form.LongScores | None,
+    to: str,
+    source: str | None,
+) -> Target:
+    """Return what it takes to reach one class; certificates and labels of a table are taken as class indices."""
+    if table is None:
+        classes = None if run is None else run.manifest["dataset"]["classes"]
+        return Target.of(certificates, array, labels, classes, to, source)
+    index = {name: c for c, name in enumerate(table.classes.tolist())}
+    codes = None if labels is None else np.array([index.get(label, -1) for label in labels.tolist()])
+    return Target.of(certificates, array, codes, [str(name) for name in index], to, source)
 
 
 def _per_input(path: Path, column: str, n: int, table: long_form.LongScores | None) -> NDArray[Any]:
@@ -308,6 +352,7 @@ def _summary(
         "election": certificates.election.name,
         "bound": certificates.bound,
         "unit": certificates.unit,
+        "edit": unit_of(certificates.unit).definition,
         "clean_accuracy": None if accuracy is None else float(accuracy[0]),
         "budgets": budgets,
         "certified": [float((certificates.radius >= budget).mean()) for budget in budgets],
@@ -318,7 +363,7 @@ def _summary(
     }
 
 
-def _show(summary: dict[str, Any]) -> None:
+def _show(summary: dict[str, Any], target: Target | None) -> None:
     title = (
         "{inputs:,} inputs, {members:,} members, {classes:,} classes, {buckets:,} buckets: {election}, {bound} bound"
     )
@@ -330,12 +375,16 @@ def _show(summary: dict[str, Any]) -> None:
     if accuracy is not None:
         table.add_column("certified accuracy", justify="right")
         table.add_column("of the lowest class", justify="right")
+    rates = [] if target is None else target.rates(summary["budgets"])
+    if target is not None:
+        table.add_column(target.title(), justify="right")
     for i, budget in enumerate(summary["budgets"]):
-        shares = [summary["certified"][i]] + ([] if accuracy is None else [accuracy[i]])
-        cells = [f"{100 * share:.2f} %" for share in shares]
+        cells = [f"{100 * summary['certified'][i]:.2f} %"]
         if accuracy is not None:
             lowest = min(summary["certified_accuracy_by_class"][i])
+            cells.append(f"{100 * accuracy[i]:.2f} %")
             cells.append(f"{100 * lowest:.2f} % (class {escape(str(summary['lowest_class'][i]))})")
+        cells += [f"{100 * rates[i]:.2f} %"] if target is not None else []
         table.add_row(str(budget), *cells)
     console = Console()
     console.print(table)
@@ -346,5 +395,7 @@ def _show(summary: dict[str, Any]) -> None:
         console.print(
             f"Accuracy of the undefended model without attack: {100 * undefended:.2f} %; nothing is proven for it"
         )
+    if target is not None:
+        console.print(target.sentence())
     if unit.name != "samples":
         console.print(unit.definition)

@@ -30,7 +30,7 @@ class LongScores:
     classes: NDArray[Any]
     labels: NDArray[Any] | None
     spread: NDArray[Any] | None = None
-    unit: str = "samples"
+    unit: str | None = None  # what one edit is, if known
     election: str | None = None
 
 

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def write(
-    path: Path, certificates: Certificates, labels: NDArray[Any] | None, inputs: NDArray[Any] | None = None
+    path: Path,
+    certificates: Certificates,
+    labels: NDArray[Any] | None,
+    *,
+    inputs: NDArray[Any] | None = None,
+    radius_to: NDArray[np.int64] | None = None,
 ) -> None:
     """Write Parquet if the name ends in .parquet, else CSV, completely or not at all. `inputs` are their names."""
     columns: dict[str, NDArray[Any]] = {
@@ -29,6 +34,8 @@ def write(
     }
     if certificates.unit != "samples":  # what the radius counts
         columns["unit"] = np.full(len(certificates), certificates.unit)
+    if radius_to is not None:
+        columns["radius_to"] = radius_to
     if labels is not None:
         columns["label"] = labels
     if path.suffix == ".parquet":
