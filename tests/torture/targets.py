@@ -156,7 +156,9 @@ def _check(
     def count(what: str, bad: Any) -> None:
         tally.add(f"{what}, {election}", len(scores))
         for i in np.flatnonzero(bad):
-            told = f"{scores[i].tolist()}, spread {spread}, target {t}: radius {radius[i]}, largest true radius {most[i]}"
+            told = (
+                f"{scores[i].tolist()}, spread {spread}, target {t}: radius {radius[i]}, largest true radius {most[i]}"
+            )
             tally.fail(f"{what}, {election}", told)
 
     count("radii of targets not above the truth", radius > most)
