@@ -280,6 +280,7 @@ def test_no_label_change_within_the_radius_changes_a_prediction():
     assert flipped.any()  # beyond the radius, some attack succeeds
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 @pytest.mark.parametrize("settings", [{}, {"spread": 2, "n_partitions": 6}, {"election": "plurality"}])
 def test_real_relabelling_within_the_radius_changes_nothing(settings):
     """The labels nearest to the input, in the buckets of the cheapest attack, changed to the attack's class."""
