@@ -184,7 +184,7 @@ class Plan(Sequence[Choice]):
 
 
 class _Few(RunoffClassifier):
-    """A classifier of which only the first members are trained; the others have nothing to say."""
+    """A classifier of which only the first members are trained; the others are empty."""
 
     _n_trained: int
 
