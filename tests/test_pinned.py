@@ -133,7 +133,7 @@ BETTER = {  # elections in which the tight bound is above the paper's, among 6,0
 }
 
 
-@pytest.mark.parametrize(("seed", "shape"), enumerate(BETTER))
+@pytest.mark.parametrize(("seed", "shape"), list(enumerate(BETTER)))
 def test_where_the_tight_bound_is_above_the_papers(seed, shape):
     scores = np.random.default_rng(seed).integers(0, 50, size=(6000, *shape))[BETTER[shape]]
     tight, paper = runoff.certify(scores), runoff.certify(scores, bound="paper")
