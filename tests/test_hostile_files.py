@@ -212,7 +212,7 @@ def test_arrays_that_are_much_larger_in_memory_are_refused(tmp_path, monkeypatch
     bomb = np.zeros((2**12, 2**10), np.uint8)
     labels = np.zeros(2**12, np.int64)
     np.savez_compressed(tmp_path / "bomb.npz", x_train=bomb, y_train=labels, x_test=bomb, y_test=labels)
-    with pytest.raises(datasets.DatasetError, match=r"would take 0.0 GB of memory for x_train, from 0.0 MB on disk"):
+    with pytest.raises(datasets.DatasetError, match=r"would take 4.2 MB of memory for x_train, from 4.\d kB on disk"):
         datasets.load(tmp_path / "bomb.npz", classes=2)
     np.savez_compressed(tmp_path / "add.npz", x=bomb, y=labels)
     with pytest.raises(datasets.DatasetError, match="looks like a decompression bomb"):

@@ -31,6 +31,16 @@ def test_exactly_as_much_as_required_is_enough():
     assert run("certify", "hundred.npy", "--labels", "zeros.npy", "--require", "0:29.01").exit_code == 3
 
 
+def test_a_percentage_with_decimals_is_not_rounded_up():
+    assert 1.1 * 3000 > 3300  # in floating point
+    np.save("many.npy", np.eye(2)[np.repeat([0, 1], [33, 2967])][:, None, :])
+    np.save("zeros.npy", np.zeros(3000, int))
+    assert run("certify", "many.npy", "--labels", "zeros.npy", "--require", "0:1.1%").exit_code == 0
+    short = run("certify", "many.npy", "--labels", "zeros.npy", "--require", "0:1.11%")
+    assert short.exit_code == 3
+    assert "33 of 3,000 inputs (1.10 %) are certified and correct at 0 edits, required 1.11 % (34)" in short.stderr
+
+
 def test_requirements_that_are_met_or_not():
     assert 0 < SHARE < 100
     assert run(*WITH_LABELS, "--require", f"2:{SHARE}", "--require", "0:10").exit_code == 0

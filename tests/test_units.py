@@ -228,6 +228,7 @@ def tiny(contents):
     return RunoffClassifier(**settings).fit(np.array(x), np.array(y), groups)
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_no_source_edit_changes_a_prediction_within_its_radius():
     """Every subset of at most `radius` sources, old and new ones, each with every content, really refitted."""
     contents = [(1, 2, 1), (1, 2, 1), (1, 2, 0), (1, 1, 1), (1, 2, 1), (1, 2, 1), (1, 2, 1)]
@@ -306,6 +307,8 @@ def test_certificates_say_sources_everywhere():
     assert certificates.unit == BASE.scores(NEW).unit == runoff.certify(BASE.scores(NEW)[:5]).unit == "sources"
     assert certificates[:3].unit == "sources"
     assert certificates.to_frame().attrs == {"unit": "sources"}
+    assert certificates.to_frame().columns.tolist() == ["prediction", "radius", "runner_up", "unit"]
+    assert set(certificates.to_frame()["unit"]) == {"sources"}
     assert "median radius 3 sources>" in repr(certificates)
     by_radius = {int(r): certificates.explain(i) for i, r in enumerate(certificates.radius)}
     assert "Proven: no 4 sources together, whatever they contribute, can change this." in by_radius[4]

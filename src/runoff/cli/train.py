@@ -128,7 +128,7 @@ def train(
         random_state=random_state,
         first_weights=None if first is None else first.described(),
     )
-    work.check(settings, data, options.device)
+    work.check(settings, data, options.device, options.executor)
     Run.check_place(out, settings)
     about = {**work.about(data), "weights": not no_weights, "given": absolute(dataset)}
     if options.dry_run:
@@ -142,7 +142,9 @@ def train(
         run.manifest["election"] = election or run.election
         if run.manifest["edits"] and not run.seeds() and n_seeds < run.n_seeds:
             raise run.unfinished()
-        needed = work.work_of(run, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight)
+        needed = work.work_of(
+            run, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, executor=options.executor
+        )
         trained = training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=options.retrain)
         show_training(run, trained, options.as_json)
 

@@ -69,7 +69,10 @@ def update(
         if options.dry_run:
             show_plan(existing.settings, existing, data, run, n_seeds, options, edits)
             return
-        work = work_of(existing, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, edits=edits)
+        work = work_of(
+            existing, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, edits=edits,
+            executor=options.executor,
+        )  # fmt: skip
         if edits:
             training.check_trainer(existing, work, options.retrain)
             _commit(existing, edits)
