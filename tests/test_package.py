@@ -66,7 +66,9 @@ def test_the_lock_matches_the_constraints():
     wanted = {canonicalize_name(Requirement(line).name) for line in named}
     installed = {canonicalize_name(Requirement(line).name) for line in [*needed["dependencies"], *extras["dev"]]}
     assert installed - {"runoff"} <= set(lock)
-    assert wanted - {"runoff", "triton"} <= set(constraints)  # triton comes with PyTorch, of the version that it asks for
+    assert wanted - {"runoff", "triton"} <= set(
+        constraints
+    )  # triton comes with PyTorch, of the version that it asks for
 
 
 def test_nothing_is_unpickled_by_us():

@@ -198,6 +198,26 @@ def test_a_class_without_votes_can_be_the_cheapest_by_lemma_37():
     assert runoff.certify(scores, election="plurality", spread=spread).radius[0] == 4
 
 
+@pytest.mark.parametrize("election", ELECTIONS)
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("n_buckets", [1, 2, 3, 4])
+def test_all_buckets_can_be_needed_or_not_be_enough(election, n_classes, n_buckets):
+    """Unanimous members, of which the buckets reach some: half of them change the election, fewer never do."""
+    for members in (n_buckets, 2 * n_buckets - 1, 2 * n_buckets, 2 * n_buckets + 1):
+        scores = np.array([[[5 - (c != 1) - 0.1 * c for c in range(n_classes)]] * members])
+        needed = (members + 1) // 2  # ties go to class 0
+        spread = [[b] for b in range(n_buckets)]
+        certificates = runoff.certify(scores, election=election, spread=spread)
+        assert certificates.prediction[0] == 1
+        assert certificates.radius[0] == (needed - 1 if needed <= n_buckets else n_buckets)
+        np.testing.assert_array_equal(certificates.radius_to(0), certificates.radius)
+        assert (certificates.attack(0) is None) == (needed > n_buckets)
+        if election in IN_PAPER:
+            paper = runoff.certify(scores, election=election, spread=spread, bound="paper")
+            cost = paper_certificate(election, ballots_of(scores[0]), spread)
+            assert paper.radius[0] == (n_buckets if cost == inf else cost - 1)
+
+
 def test_a_class_that_must_pass_three_others():
     """Taking over few members, more of the others' voters would have to be among them than there are."""
     ballots = [(0, 1, 2, 3, 4)] * 20 + [(u, 4, 0, *({1, 2, 3} - {u})) for u in (1, 2, 3) for _ in range(6)]
