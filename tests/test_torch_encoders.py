@@ -117,10 +117,10 @@ def test_weights_are_recognised_by_their_tensors(name):
 
 
 def test_features_of_an_image_do_not_depend_on_the_others():
-    x = pictures(24)
+    x = pictures(10)
     encoder = dataclasses.replace(image_encoder(LITE2, pixels=64, device="cpu", cached=False), workers=4)
     features = encoder.features(x)
-    assert features.shape == (24, 1280)
+    assert features.shape == (10, 1280)
     np.testing.assert_array_equal(encoder.features(x[::-1])[::-1], features)
     np.testing.assert_array_equal(encoder.features(x[3:4]), features[3:4])
     np.testing.assert_array_equal(encoder.features(x.astype(np.float64)), features)
@@ -200,12 +200,12 @@ def test_heads_of_a_classifier_are_those_of_fit_heads():
 def trained(tmp_path_factory, weights):
     """A small run on an encoder, and the files that it needs."""
     folder = tmp_path_factory.mktemp("runs")
-    x = pictures(16, 16)
+    x = pictures(10, 16)
     data = folder / "data.npz"
-    np.savez(data, x_train=x[:12], y_train=np.arange(12) % 2, x_test=x[12:], y_test=np.arange(4) % 2)
+    np.savez(data, x_train=x[:8], y_train=np.arange(8) % 2, x_test=x[8:], y_test=np.arange(2))
     (folder / "encoder.safetensors").write_bytes(save(weights.state))
     options = ("--classes", 2, "--encoder", folder / "encoder.safetensors", "--device", "cpu")
-    result = run("train", data, "--k", 3, *options, "--out", folder / "run")
+    result = run("train", data, "--k", 2, *options, "--out", folder / "run")
     assert result.exit_code == 0, result.output
     return folder, data, options
 
@@ -217,12 +217,12 @@ def test_runs_record_the_encoder(trained):
     digest = hashlib.sha256((folder / "encoder.safetensors").read_bytes()).hexdigest()
     assert manifest["settings"]["encoder"] == {"given": given, "sha256": digest, "flip": False}
     before = files(folder / "run")
-    result = run("train", data, "--k", 3, *options, "--out", folder / "run")
+    result = run("train", data, "--k", 2, *options, "--out", folder / "run")
     assert "ridge heads on encoder.safetensors" in result.output
     assert "0 networks trained" in result.output
     assert before == files(folder / "run")
     assert load_file(folder / "run/members/member-000000-seed-0000.safetensors")["weight"].shape == (2, 1280)
-    other = run("train", data, "--k", 3, "--classes", 2, "--network", "small", "--out", folder / "run")
+    other = run("train", data, "--k", 2, "--classes", 2, "--network", "small", "--out", folder / "run")
     assert "give another directory" in other.output
 
 
@@ -246,7 +246,7 @@ def test_another_encoder_is_noticed(trained, weights):
     before = file.read_bytes()
     try:
         file.write_bytes(save({**weights.state, "_bn0.bias": weights.state["_bn0.bias"] + 1}))
-        result = run("train", data, "--k", 3, *options, "--out", folder / "run")
+        result = run("train", data, "--k", 2, *options, "--out", folder / "run")
         assert "give another directory" in result.output
         result = run("verify", folder / "run", "--device", "cpu")
         assert result.exit_code == 0
@@ -268,7 +268,7 @@ def test_another_encoder_is_noticed(trained, weights):
 )
 def test_options_of_networks_are_refused(trained, tmp_path, arguments, message):
     _, data, options = trained
-    result = run("train", data, "--k", 3, *options, *arguments, "--out", tmp_path / "x")
+    result = run("train", data, "--k", 2, *options, *arguments, "--out", tmp_path / "x")
     assert result.exit_code == 2
     assert message in result.output
     assert list(tmp_path.iterdir()) == []

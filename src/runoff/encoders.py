@@ -27,6 +27,10 @@ from runoff._io.files import open_array, sha256_of, write_array
 from runoff._io.progress import with_progress
 from runoff.errors import InputError, StorageError
 
+NOT_SAVED = (
+    "a classifier with an encoder cannot be saved, because the encoder would be lost: fit one without it on "
+    "encoder.features(X), and save that"
+)
 log = logging.getLogger("runoff")
 Digests = NDArray[np.void]  # a SHA-256 per sample
 WIDTH = 32  # bytes of a digest
@@ -165,8 +169,12 @@ class Encoder:
         filled = np.resize(rows, self.batch)
         orders = (filled[::-1], np.repeat(rows[:1], self.batch))
         forward = self._called(_taken(X, filled)).view(np.uint32)
-        with ThreadPoolExecutor(1) as pool:  # libraries may use more threads in another one
-            backward, alone = pool.map(lambda order: self._called(_taken(X, order)).view(np.uint32), orders)
+        calls = map(lambda order: self._called(_taken(X, order)).view(np.uint32), orders)  # noqa: C417
+        if self.workers > 1:  # where libraries may use more threads
+            with ThreadPoolExecutor(1) as pool:
+                backward, alone = pool.submit(list, calls).result()
+        else:
+            backward, alone = calls
         if not np.array_equal(forward, backward[::-1]) or not (alone == forward[0]).all():
             fix = "the other inputs of a block, too: use batch=1" if self.batch > 1 else "something else, too"
             raise InputError(f"the encoder's features must depend on the input alone, but they depend on {fix}")
@@ -273,7 +281,7 @@ def _is_numbers(X: Any) -> bool:
 
 def _width(parts: Sequence[NDArray[np.float32]]) -> int:
     """Return the number of features, which must be the same in all parts."""
-    widths = {part.shape[1] for part in parts}
+    widths = {int(part.shape[1]) for part in parts}
     if len(widths) != 1:
         raise InputError(f"the encoder must return as many features for all inputs, got {sorted(widths)}")
     return widths.pop()

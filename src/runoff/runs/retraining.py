@@ -20,13 +20,14 @@ class RunTrainer:
 
     def __init__(self, manifest: dict[str, Any], shape: tuple[int, ...], device: Any = None) -> None:
         from runoff.runs.directory import Settings
-        from runoff.runs.work import trainer_of
+        from runoff.runs.work import trainer_settings
         from runoff.torch.checkpoints import Identities
 
         settings = Settings(**manifest["settings"])
         self.seed = int(settings.random_state)
         example = np.zeros((1, *shape, 1) if len(shape) == 2 else (1, *shape), np.uint8)
-        self.trainer = trainer_of(settings, example, len(manifest["dataset"]["classes"]), device=device)
+        n_classes = len(manifest["dataset"]["classes"])
+        self.trainer = trainer_settings(settings, example, n_classes, device=device).trainer()
         self.here = Identities(self.trainer).trained_with
         self.recorded = manifest.get("trained_by")
 
@@ -114,9 +115,10 @@ class _Loaded:
         return None
 
     def _versions(self) -> dict[str, str]:
-        from runoff.saving import classifiers
+        from runoff.saving import classifiers, trusted
 
-        return classifiers.versions()
+        recorded = self.manifest.get("versions", {})
+        return classifiers.versions(name for name in trusted.MODULES.values() if name in recorded)
 
     def _labels(self, y: Any) -> NDArray[Any]:
         """Return labels with the dtype of the classes."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,11 +13,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from runoff import encoders, recipes
+from runoff import encoders, executors, recipes
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
-from runoff.classifier import ENCODER_NOT_SAVED
-from runoff.encoders import Encoder
+from runoff.encoders import NOT_SAVED, Encoder
 from runoff.ensemble import Edit, Ensemble
 from runoff.errors import InputError
 from runoff.recipes import Recipe
@@ -31,6 +30,7 @@ from runoff.torch.pipeline import MemoryStore, Pipeline, class_shares, member_sc
 from runoff.torch.training.jobs import compact
 from runoff.torch.training.results import Trained
 from runoff.torch.training.trainer import Trainer
+from runoff.torch.workload import HeadSettings, TrainerSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +80,8 @@ class TorchClassifier(Ensemble):
     in_flight : networks trained at a time. It affects the time only, not the results
     checkpoints : a directory for finished networks, so that an interrupted fit continues where it stopped
     progress : show progress on stderr. Default: if it is a terminal
+    executor : where networks are trained: "local" (the default), "joblib", "ray", or an object of `runoff.executors`
+        such as `Ray(gpus=1)`. `device` then says where they are scored
     n_partitions, spread, election, bound, hash_key, random_state, hash, threat, shared : as in `RunoffClassifier`.
         Networks learn from what `shared` returns: rows of numbers, or images
 
@@ -107,6 +109,7 @@ class TorchClassifier(Ensemble):
         in_flight: int | None = None,
         checkpoints: str | Path | None = None,
         progress: bool | None = None,
+        executor: Any = None,
     ) -> None:
         self.network = network
         self.recipe = recipe
@@ -127,15 +130,16 @@ class TorchClassifier(Ensemble):
         self.in_flight = in_flight
         self.checkpoints = checkpoints
         self.progress = progress
+        self.executor = executor
 
-    def fit(self, X: Any, y: Any, groups: Any = None, *, score: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, *, score: Any = None, **unsupported: Any) -> Self:
         """Hash the samples into buckets and train every member on the samples of its buckets.
 
         With `groups`, the source of each sample, one edit is one source, as in `RunoffClassifier`. The inputs `score`
         are scored when each network finishes, so that certifying them later takes no inference.
         """
-        self._given = None if score is None else self._to_score(inputs.images(score, devices.find(self.device)))
-        return super().fit(X, _host(y), _host(groups))
+        self._to_score = None if score is None else self._as_scored(inputs.images(score, devices.find(self.device)))
+        return super().fit(X, _host(y), _host(groups), **unsupported)
 
     def _undo(self, before: dict[str, Any]) -> None:
         """Restore the state before a failed call, but keep finished networks for the next attempt."""
@@ -176,7 +180,7 @@ class TorchClassifier(Ensemble):
 
         check_is_fitted(self)
         if self.encoder_ is not None:
-            raise InputError(ENCODER_NOT_SAVED)
+            raise InputError(NOT_SAVED)
         if self.shared_ is not None:
             raise InputError("networks on shared features cannot be saved: save features, and train on them instead")
         networks.save(self, Path(path))
@@ -201,16 +205,25 @@ class TorchClassifier(Ensemble):
     def _check_settings(self) -> None:
         super()._check_settings()
         recipes.get(self.recipe)
+        if self.executor is not None:
+            executors.get(self.executor)
         starting.start(self.network, self.weights)
-        if self.encoder is not None and self.weights is not None:
-            raise InputError("weights are those of networks, which are not used with an encoder: leave one of them out")
-        if self.encoder is not None and self.n_seeds != 1:
-            raise InputError(f"n_seeds must be 1 with an encoder, whose heads are not random, got {self.n_seeds}")
+        if self.encoder is not None:
+            self._check_only_encoder()
         if self.classes is None:
             raise InputError(
                 "classes must be given, such as classes=range(10): if the outputs of the networks depended on the "
                 "labels in y, one sample with a new label would change every member"
             )
+
+    def _check_only_encoder(self) -> None:
+        """Refuse settings of networks beside an encoder."""
+        if self.weights is not None:
+            raise InputError("weights are those of networks, which are not used with an encoder: leave one of them out")
+        if self.n_seeds != 1:
+            raise InputError(f"n_seeds must be 1 with an encoder, whose heads are not random, got {self.n_seeds}")
+        if self.executor is not None and not executors.get(self.executor).here:
+            raise InputError("executor must be 'local' with an encoder, whose features are computed here")
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:
         array = inputs.images(X, devices.find(self.device))
@@ -225,7 +238,7 @@ class TorchClassifier(Ensemble):
     def _find_encoder(self) -> Encoder | None:
         return None if self.encoder is None else encoders.get(self.encoder, self.device)
 
-    def _to_score(self, images: NDArray[Any]) -> NDArray[Any]:
+    def _as_scored(self, images: NDArray[Any]) -> NDArray[Any]:
         """Return inputs in the form that the trainer scores: an encoder gets them as they are."""
         return images if self.encoder is not None else compact(images)
 
@@ -241,8 +254,8 @@ class TorchClassifier(Ensemble):
         self._recipe, self._network = recipes.get(self.recipe), starting.start(self.network, self.weights)
         first = starting.first_weights_of(self._network)
         self.first_weights_ = None if first is None else first.described()
-        given = self.__dict__.pop("_given", None)
-        self._inputs = None if given is None else self._to_score(self._seen_by_members(Dense(given)).data)
+        to_score = self.__dict__.pop("_to_score", None)
+        self._inputs = None if to_score is None else self._as_scored(self._seen_by_members(Dense(to_score)).data)
         self._identities: dict[tuple[int, int], str] = {}  # by member and seed
         if self.checkpoints is not None:
             self._store = Checkpoints(self.checkpoints)
@@ -250,31 +263,38 @@ class TorchClassifier(Ensemble):
             self._store = MemoryStore()  # an existing one has the networks that a failed fit finished
 
     def trainer(self) -> Trainer:
-        """Return the trainer that trains and scores the networks of this fitted classifier."""
+        """Return the trainer that scores the networks of this fitted classifier, and trains them if it is done here."""
+        return self._trainer_settings().trainer()
+
+    def _trainer_settings(self) -> TrainerSettings:
         if self.encoder_ is not None:
-            return HeadTrainer(
-                self.encoder_,
-                tuple(self._width[1]),
-                len(self.classes_),
-                device=self.device,
-                in_flight=self.in_flight,
-                progress=self.progress,
+            return HeadSettings(
+                HeadTrainer(
+                    self.encoder_,
+                    tuple(self._width[1]),
+                    len(self.classes_),
+                    device=self.device,
+                    in_flight=self.in_flight,
+                    progress=self.progress,
+                )
             )
-        return Trainer(
-            self._network,
-            self._recipe,
-            tuple(self._width[1]) if self.shared_ is None else self._features.data.shape[1:],
-            len(self.classes_),
-            device=self.device,
-            in_flight=self.in_flight,
+        shape = tuple(self._width[1]) if self.shared_ is None else self._features.data.shape[1:]
+        return TrainerSettings(
+            self._network, self._recipe, shape, len(self.classes_), device=self.device, in_flight=self.in_flight
         )
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[NetworkMember]:
         jobs = network_jobs(self._features.data, codes, rows, which, self._seed, self._n_seeds)
-        pipeline = Pipeline.plan(self.trainer(), self._store, jobs, self._inputs)
+        pipeline = Pipeline.plan(
+            self._trainer_settings(), self._store, jobs, self._inputs, executor=executors.get(self.executor or "local")
+        )
+        self._trained_with = pipeline.trained_with
         networks: dict[int, list[Trained]] = {m: [] for m in which}
-        for trained in chain(pipeline.kept(), pipeline.train(self.progress)):
+        for trained in pipeline.kept():
             networks[trained.member].append(trained)
+        with closing(pipeline.train(self.progress)) as training:
+            for trained in training:
+                networks[trained.member].append(trained)
         # Removing a sample is unlearning it, so networks that were trained on it are deleted.
         self._identities = {k: v for k, v in self._identities.items() if k[0] not in networks} | pipeline.identities
         self._store.keep_only(set(self._identities.values()))
@@ -301,7 +321,7 @@ class TorchClassifier(Ensemble):
         states = [((m.index, s), state) for m in self.members_ for s, state in enumerate(m.fitted)]
         n_missing = {m.index: len(m.fitted) for m in self.members_}
         parts: dict[int, dict[int, NDArray[np.float32]]] = {m.index: {} for m in self.members_}
-        scored = self._network_scores(states, self._to_score(inputs.data))
+        scored = self._network_scores(states, self._as_scored(inputs.data))
         for m in self.members_:
             if not m.fitted:
                 yield m.index, member_scores((), m.shares, len(inputs))
