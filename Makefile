@@ -119,7 +119,7 @@ poisoning: $(READY)
 	$(BIN)/python -m benchmarks.poisoning cancer
 
 mutants: $(READY)
-	$(BIN)/python -m tests.mutants $(if $(PART),--part $(PART)) $(if $(WRITE),--write)
+	$(BIN)/python -m tests.mutants $(if $(PART),--part $(PART)) $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(WRITE),--write)
 
 # For CI: only what changed since BASE, and no more than some minutes of it.
 mutants-changed: $(READY)

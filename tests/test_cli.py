@@ -116,7 +116,7 @@ def test_every_error_has_an_exit_code_of_its_own_choice():
     assert codes == {
         "RunoffError": 2, "InputError": 2, "MissingExtraError": 1, "MemberError": 1, "DeviceError": 2, "RunError": 2,
         "BusyError": 1, "StorageError": 4, "CheckpointError": 4, "DatasetError": 2, "MissingError": 1,
-        "IntegrityError": 4, "DownloadError": 1,
+        "IntegrityError": 4, "DownloadError": 1, "NoSuchInputError": 2,
     }  # fmt: skip
     assert (exit_code(OSError()), exit_code(ValueError())) == (1, 70)
 
@@ -258,6 +258,7 @@ def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp
     assert out.read_text().startswith("<!doctype html>")
     assert "plurality" in done.stdout
     assert "runoff" in done.stdout
+    assert re.search(r"1, on all images +│ +undefended +│ +9\d\.\d % │", done.stdout)
     assert "Proven:" in done.stdout
 
 
@@ -282,7 +283,8 @@ def test_rows_as_parquet():
     assert table.column_names == ["input", "prediction", "radius", "runner_up", "label"]
     assert table["radius"].to_pylist() == certificates.radius.tolist()
     assert table["label"].to_pylist() == LABELS.tolist()
-    assert table.schema.metadata == {b"runoff.election": b"runoff", b"runoff.bound": b"tight"}
+    about = {b"runoff.election": b"runoff", b"runoff.bound": b"tight", b"runoff.unit": b"samples"}
+    assert table.schema.metadata == about
 
 
 def test_parquet_without_pyarrow_says_what_to_install(monkeypatch):

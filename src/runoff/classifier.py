@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from runoff import executors
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots
+from runoff.checking import accepts_nan, number_type
 from runoff.ensemble import Ensemble
 from runoff.errors import MemberError
 from runoff.executors import Executor, Place, Watch
@@ -58,6 +59,9 @@ class RunoffClassifier(Ensemble):
     threat : "samples", or "labels" where samples are trusted and labels are not. Then an edit is one label changed, and
         inserted or deleted samples are not covered. Parts are even
     shared : for threat="labels" only, a transformer that is fitted once, on all of X and no label, for all members
+    dtype : the type in which numbers reach the members, "float32" or "float64". Default: float64, whatever the type of
+        X, which other samples can change. Samples are hashed by their exact values in both cases
+    verbose : show progress of `fit` on standard error: a bar on terminals, elsewhere a line every 30 seconds
     executor : where members are trained: "joblib" (the default, with n_jobs), "local", "ray", or an object of
         `runoff.executors` such as `Ray(address=...)`
 
@@ -88,6 +92,8 @@ class RunoffClassifier(Ensemble):
         hash: Any = "content",
         threat: str = "samples",
         shared: Any = None,
+        dtype: Any = None,
+        verbose: bool | int = False,
         executor: Any = None,
     ) -> None:
         self.estimator = estimator
@@ -103,10 +109,13 @@ class RunoffClassifier(Ensemble):
         self.hash = hash
         self.threat = threat
         self.shared = shared
+        self.dtype = dtype
+        self.verbose = verbose
         self.executor = executor
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        number_type(self.dtype)
         if self.executor is not None:
             executors.get(self.executor)
 
@@ -123,12 +132,13 @@ class RunoffClassifier(Ensemble):
         work = Fitting(self._unfitted, self._features, labels, parts, self._seed, self._n_seeds, kinds)
         with undisturbed():  # also around threads of joblib: the first to finish must not lift the limit of one thread
             trained = self._run(executor, work, list(which))
-            if not self.members_:  # in `fit` only: updates use the same estimator
+            if not self.members_ and len(rows) > 1:  # in `fit` only: updates use the same estimator
                 self._check_repeats(trained, executor, work)
         return trained
 
     def _run(self, executor: Executor, work: Fitting, which: list[int]) -> list[Member]:
-        watch = Watch(show=False if executor.here or len(which) < 2 else None)
+        quiet = False if executor.here or len(which) < 2 else None
+        watch = Watch(show=True if self.verbose else quiet)
         with closing(executor.run(work, which, watch=watch)) as results:
             shown = with_progress(results, "training members", len(which), show=watch.show, note=watch.note)
             return sorted((member for _, member in shown), key=lambda member: member.index)
@@ -189,10 +199,10 @@ class RunoffClassifier(Ensemble):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = accepts_nan(self.estimator)
         if self.estimator is None:
             tags.input_tags.sparse = True
         else:
-            inner = get_tags(self.estimator).input_tags
-            tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+            tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
             tags.classifier_tags.multi_class = True
         return tags

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from runoff.certificates import certified_accuracy, certify
+from runoff.certificates import Certificates, certified_accuracy, certify
 from runoff.errors import InputError
 from runoff.scores import checked_scores
 from runoff.spreads import Spread
@@ -34,6 +34,7 @@ class Estimate:
     errors : the standard errors, from the number of samples alone (`extrapolated`: also of members)
     members : the mean accuracy of members on samples that they have not seen
     n_samples : the number of training samples used
+    balanced : whether all but `members` are means over the classes, each of which counts the same
 
     """
 
@@ -42,11 +43,13 @@ class Estimate:
     errors: NDArray[np.float64]
     members: float
     n_samples: int
+    balanced: bool = False
 
     def __str__(self) -> str:
         parts = [f"{100 * c:.2f} % at {b}" for b, c in zip(self.budgets.tolist(), self.certified.tolist(), strict=True)]
+        mean = " (mean of the classes)" if self.balanced else ""
         return (
-            f"estimated certified accuracy {', '.join(parts)} edits; member accuracy {100 * self.members:.2f} % "
+            f"estimated certified accuracy{mean} {', '.join(parts)} edits; member accuracy {100 * self.members:.2f} % "
             f"(out of part, {self.n_samples} training samples)"
         )
 
@@ -60,6 +63,7 @@ def out_of_part(
     election: str | Election = "runoff",
     spread: Any = None,
     bound: str = "tight",
+    balanced: bool = False,
 ) -> Estimate:
     """Estimate certified accuracy from the scores of training samples, without the members trained on them.
 
@@ -73,6 +77,7 @@ def out_of_part(
     buckets : (n_samples,) their buckets
     budgets : numbers of edits; 0 gives the clean accuracy
     election, spread, bound : as for `certify`
+    balanced : estimate the mean over the classes among `y_true`, each of which counts the same
 
     Examples
     --------
@@ -110,13 +115,31 @@ def out_of_part(
         parts = [(np.arange(n), array[held_out[bucket_of]].reshape(n, n_members - 1, -1), None)]
     else:
         parts = [_without(array, checked, bucket_of, int(bucket), held_out[bucket]) for bucket in np.unique(bucket_of)]
-    certified = np.zeros(edits.shape)
+    safe = np.zeros((n, len(edits)), bool)
     for rows, ballots, part_spread in parts:
-        certificates = certify(ballots, election=election, spread=part_spread, bound=bound)
-        certified += len(rows) / n * certified_accuracy(certificates, labels[rows], edits)
+        safe[rows] = _certified(
+            certify(ballots, election=election, spread=part_spread, bound=bound), labels[rows], edits
+        )
+    certified, errors = _means(safe, labels, balanced)
     correct = (array.argmax(axis=2) == labels[:, None])[held_out[bucket_of]]
-    errors = np.sqrt(certified * (1 - certified).clip(0) / n)
-    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n)
+    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n, balanced)
+
+
+def _certified(certificates: Certificates, labels: NDArray[Any], edits: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which inputs are predicted correctly with a sufficient radius, (n_inputs, n_budgets)."""
+    certified_accuracy(certificates, labels, edits)  # checks labels and budgets
+    correct = certificates.prediction == labels
+    return np.asarray(correct[:, None] & (certificates.radius[:, None] >= edits))
+
+
+def _means(
+    safe: NDArray[np.bool_], labels: NDArray[Any], balanced: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the shares of samples that are certified, and their standard errors; if balanced, means over classes."""
+    groups = [safe[labels == label] for label in np.unique(labels)] if balanced else [safe]
+    shares = np.array([group.mean(axis=0) for group in groups])
+    variances = [share * (1 - share) / len(group) for share, group in zip(shares, groups, strict=True)]
+    return shares.mean(axis=0), np.sqrt(np.sum(variances, axis=0)) / len(groups)
 
 
 def _without(
@@ -140,6 +163,7 @@ def extrapolated(
     n_members: int,
     election: str | Election = "runoff",
     bound: str = "tight",
+    balanced: bool = False,
 ) -> Estimate:
     """Estimate the certified accuracy of `n_members` from the scores of the first few of them, one bucket per member.
 
@@ -153,24 +177,23 @@ def extrapolated(
     seen = np.flatnonzero(bucket_of < few)
     allowed[seen, bucket_of[seen]] = False
 
-    def estimated(members: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def estimated(members: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         usable = allowed & members
-        counts, certified = usable.sum(axis=1), np.zeros(edits.shape)
+        counts, safe = usable.sum(axis=1), np.zeros((n, len(edits)), bool)
         for available in np.unique(counts[counts > 0]):
             rows = np.flatnonzero(counts == available)
             ballots = array[rows][usable[rows]].reshape(len(rows), available, n_classes)
             repeated = ballots[:, np.arange(n_members - 1) * available // (n_members - 1)]
-            certificates = certify(repeated, election=election, bound=bound)
-            certified += len(rows) / n * certified_accuracy(certificates, labels[rows], edits)
-        return certified
+            safe[rows] = _certified(certify(repeated, election=election, bound=bound), labels[rows], edits)
+        return _means(safe, labels, balanced)
 
-    certified = estimated(np.ones(few, bool))
+    certified, by_samples = estimated(np.ones(few, bool))
     folds = min(5, few)
-    parts = np.array([estimated(np.arange(few) % folds != fold) for fold in range(folds)])
+    parts = np.array([estimated(np.arange(few) % folds != fold)[0] for fold in range(folds)])
     by_members = (folds - 1) / folds * ((parts - parts.mean(axis=0)) ** 2).sum(axis=0)
     correct = (array.argmax(axis=2) == labels[:, None])[allowed]
-    errors = np.sqrt(certified * (1 - certified).clip(0) / n + by_members)
-    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n)
+    errors = np.sqrt(by_samples**2 + by_members)
+    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n, balanced)
 
 
 def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike, groups: Any = None) -> Estimate:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from runoff import elections as rules
 from runoff import estimates, labels
-from runoff._io.text import count
+from runoff._io.units import Unit, unit_of
 from runoff.certificates import certified_accuracy
 from runoff.classifier import RunoffClassifier
 from runoff.elections.base import Election
@@ -38,6 +38,8 @@ class Choice:
     samples_per_member : the mean number of training samples of a member
     largest_radius : the radius of an input on which all members agree, whatever the tie rule
     estimate : the `Estimate` of certified accuracy by number of edits, with standard errors
+    balance : a sentence on how evenly the samples are divided among members, and among sources
+    unit : what one edit is, as in `Certificates`
 
     """
 
@@ -46,6 +48,8 @@ class Choice:
     samples_per_member: float
     largest_radius: int
     estimate: estimates.Estimate
+    balance: str = ""
+    unit: str = "samples"
 
     def certified(self, budget: int) -> tuple[float, float]:
         """Return the estimated certified accuracy for a number of edits, and its standard error."""
@@ -73,6 +77,10 @@ class Plan(Sequence[Choice]):
     choices: tuple[Choice, ...]
     left_out: dict[int, str]
 
+    @property
+    def _unit(self) -> Unit:
+        return unit_of(self.choices[0].unit)
+
     def __len__(self) -> int:
         return len(self.choices)
 
@@ -94,13 +102,16 @@ class Plan(Sequence[Choice]):
         best = max(self.choices, key=merit)
         if not best.certified(budget)[0]:
             raise InputError(
-                f"no choice certifies any training sample for {count(budget, 'edit')}: try more partitions (at least "
-                f"{2 * budget + 1}), which need more samples or members that learn from fewer"
+                f"no choice certifies any training sample for {self._unit.count(budget)}: try more partitions (at "
+                f"least {2 * budget + 1}), which need more samples or members that learn from fewer"
             )
         return best
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with a row for each number of partitions, election and number of edits."""
+        """Return a pandas DataFrame with a row for each number of partitions, election and number of edits.
+
+        `attrs["unit"]` is what one edit is.
+        """
         try:
             import pandas as pd
         except ImportError:
@@ -120,15 +131,19 @@ class Plan(Sequence[Choice]):
                 choice.estimate.budgets, choice.estimate.certified, choice.estimate.errors, strict=True
             )
         ]
-        return pd.DataFrame(rows)
+        frame = pd.DataFrame(rows)
+        frame.attrs["unit"] = self._unit.name
+        return frame
 
     def __str__(self) -> str:
         first = self.choices[0].estimate
         edits = first.budgets.tolist()
         best = {e: max(choice.certified(e)[0] for choice in self.choices) for e in edits}
+        mean = ", mean of the classes," if first.balanced else ""
         lines = [
-            f"Estimated certified accuracy in % by number of edits, on {first.n_samples:,} training samples, each "
-            "without the members that have seen it",
+            f"Estimated certified accuracy in %{mean} by number of {self._unit.noun}s, on {first.n_samples:,} training "
+            "samples, each without the members that have seen it",
+            *([] if self._unit.name == "samples" else [self._unit.definition]),
             "",
             f"{'n_partitions':>12}  {'samples':>7}  {'member':>6}  {'election':9}"
             + "".join(f"{e:>7} " for e in edits).rstrip(),
@@ -148,6 +163,9 @@ class Plan(Sequence[Choice]):
         lines.append("samples: per member. member: a member's accuracy in %. *: the best for that number of edits.")
         lines.append(f"Standard errors are at most {100 * largest:.1f} points.")
         lines += [self._advice(e) for e in edits if e]
+        if self._unit.name == "sources":
+            by_number = {choice.n_partitions: choice.balance for choice in self.choices}
+            lines += [f"n_partitions={k}: {balance}" for k, balance in by_number.items()]
         lines += [f"n_partitions={k} is left out: {why}" for k, why in self.left_out.items()]
         return "\n".join(lines)
 
@@ -155,16 +173,18 @@ class Plan(Sequence[Choice]):
         try:
             best = self.best(edits)
         except InputError:
-            return f"{count(edits, 'edit')}: nothing is certified; try more partitions, more samples or better members"
+            return (
+                f"{self._unit.count(edits)}: nothing is certified; try more partitions, more samples or better members"
+            )
         certified, error = best.certified(edits)
         return (
-            f"{count(edits, 'edit')}: n_partitions={best.n_partitions}, election={best.election!r} "
+            f"{self._unit.count(edits)}: n_partitions={best.n_partitions}, election={best.election!r} "
             f"({100 * certified:.1f} % ± {100 * error:.1f})"
         )
 
 
 class _Few(RunoffClassifier):
-    """A classifier of which only the first members are trained; the others have nothing to say."""
+    """A classifier of which only the first members are trained; the others are empty."""
 
     _n_trained: int
 
@@ -184,6 +204,8 @@ def plan(
     members: int | None = None,
     n_jobs: int | None = None,
     random_state: int = 0,
+    groups: Any = None,
+    balanced: bool = False,
 ) -> Plan:
     """Estimate certified accuracy by number of partitions, election and number of edits, without a test set.
 
@@ -206,6 +228,10 @@ def plan(
     members : train only this many members for each number of partitions, and extrapolate from their votes: faster, with
         larger standard errors. Default: all
     n_jobs, random_state : as for `RunoffClassifier`
+    groups : the source of each sample, as for `RunoffClassifier.fit`: then budgets are numbers of sources, and a sample
+        is certified by the members that have seen nothing of its source
+    balanced : estimate the mean over the classes, where a rare class counts as much as a frequent one. Of mails that
+        are 85 % ham, a filter that calls all of them ham gets 85 % right, and 50 % balanced
 
     Returns
     -------
@@ -241,7 +267,7 @@ def plan(
             left_out[k] = f"{n:,} samples leave a member less than 2 on average; use at most {n // 2} partitions"
             continue
         classifier = _Few(**settings | {"n_partitions": k, "classes": classes})
-        choices += _choices(classifier, X, y, compared, edits, members)
+        choices += _choices(classifier, X, y, groups, compared, edits, members, balanced)
     if not choices:
         reasons = "; ".join(f"n_partitions={k}: {why}" for k, why in left_out.items())
         raise InputError(f"n_partitions must hold a number that can be planned for, got none: {reasons}")
@@ -252,9 +278,11 @@ def _choices(
     classifier: _Few,
     X: Any,
     y: Any,
+    groups: Any,
     compared: Sequence[Election],
     edits: NDArray[np.int64],
     members: int | None,
+    balanced: bool,
 ) -> list[Choice]:
     """Fit one number of partitions, and estimate certified accuracy for every election."""
     n_members = int(classifier.n_partitions) * int(classifier.spread)
@@ -266,10 +294,11 @@ def _choices(
     classifier._n_trained = few or n_members
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*votes? by (its|their) class shares", category=UserWarning)
-        classifier.fit(X, y)
+        warnings.filterwarnings("ignore", message=".*members learn nothing", category=UserWarning)  # the table shows it
+        classifier.fit(X, y, groups)
         n = len(classifier._labels)
-        rows = np.sort(np.random.default_rng(0).permutation(n)[:INPUTS])
-        ballots = classifier._ranked(classifier._samples.select(rows))
+        rows = _some_rows(classifier._labels, balanced)
+        ballots = classifier._ranked(classifier._features.select(rows))
     codes = np.searchsorted(classifier.classes_, classifier._labels[rows])
     choices = []
     for rule in compared:
@@ -277,14 +306,38 @@ def _choices(
         spread = classifier.partition_.spread
         buckets = classifier._buckets[rows]
         if few is None:
-            estimate = estimates.out_of_part(ballots, codes, buckets, edits, election=rule, spread=spread, bound=bound)
+            estimate = estimates.out_of_part(
+                ballots, codes, buckets, edits, election=rule, spread=spread, bound=bound, balanced=balanced
+            )
         else:
             estimate = estimates.extrapolated(
-                ballots[:, :few], codes, buckets, edits, n_members=n_members, election=rule, bound=bound
+                ballots[:, :few], codes, buckets, edits, n_members=n_members, election=rule, bound=bound,
+                balanced=balanced,
+            )  # fmt: skip
+        choices.append(
+            Choice(
+                n_partitions=int(classifier.n_partitions),
+                election=rule.name,
+                samples_per_member=n / classifier.n_partitions,
+                largest_radius=(n_members - 1) // (2 * int(classifier.spread)),
+                estimate=estimate,
+                balance=classifier.balance(),
+                unit=classifier.partition_.unit,
             )
-        radius = (n_members - 1) // 2
-        choices.append(Choice(int(classifier.n_partitions), rule.name, n / classifier.n_partitions, radius, estimate))
+        )
     return choices
+
+
+def _some_rows(labels: NDArray[Any], balanced: bool) -> Rows:
+    """Return up to INPUTS training samples at random, in order; if balanced, about equally many of each class."""
+    order = np.random.default_rng(0).permutation(len(labels))
+    if balanced:
+        _, codes = np.unique(labels[order], return_inverse=True)
+        by_class = np.argsort(codes, kind="stable")
+        turn = np.empty(len(order), np.int64)  # a sample's turn within its class
+        turn[by_class] = np.arange(len(order)) - np.searchsorted(codes[by_class], codes[by_class])
+        order = order[np.argsort(turn, kind="stable")]
+    return np.sort(order[:INPUTS])
 
 
 class certified_scorer:  # noqa: N801

@@ -32,6 +32,13 @@ def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[st
     return datasets.load_images(dataset, data_dir, classes=classes)
 
 
+def register(network: str) -> None:
+    """Make a network from a file of the user's known under the name that runs record."""
+    from runoff.torch import own
+
+    own.registered(network)
+
+
 def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
     """Load the dataset that a run was trained on."""
     from runoff import datasets

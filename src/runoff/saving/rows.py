@@ -17,16 +17,25 @@ if TYPE_CHECKING:
     from runoff.certificates import Certificates
 
 
-def write(path: Path, certificates: Certificates, labels: NDArray[Any] | None) -> None:
-    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all."""
+def write(
+    path: Path,
+    certificates: Certificates,
+    labels: NDArray[Any] | None,
+    *,
+    inputs: NDArray[Any] | None = None,
+    radius_to: NDArray[np.int64] | None = None,
+) -> None:
+    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all. `inputs` are their names."""
     columns: dict[str, NDArray[Any]] = {
-        "input": np.arange(len(certificates)),
+        "input": np.arange(len(certificates)) if inputs is None else inputs,
         "prediction": certificates.prediction,
         "radius": certificates.radius,
         "runner_up": certificates.runner_up,
     }
     if certificates.unit != "samples":  # what the radius counts
         columns["unit"] = np.full(len(certificates), certificates.unit)
+    if radius_to is not None:
+        columns["radius_to"] = radius_to
     if labels is not None:
         columns["label"] = labels
     if path.suffix == ".parquet":

@@ -124,14 +124,14 @@ class TorchClassifier(Ensemble):
         self.progress = progress
         self.executor = executor
 
-    def fit(self, X: Any, y: Any, groups: Any = None, *, score: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, *, score: Any = None, **unsupported: Any) -> Self:
         """Hash the samples into buckets and train every member on the samples of its buckets.
 
         With `groups`, the source of each sample, one edit is one source, as in `RunoffClassifier`. The inputs `score`
         are scored when each network finishes, so that certifying them later takes no inference.
         """
         self._to_score = None if score is None else compact(inputs.images(score, devices.find(self.device)))
-        return super().fit(X, _host(y), _host(groups))
+        return super().fit(X, _host(y), _host(groups), **unsupported)
 
     def _undo(self, before: dict[str, Any]) -> None:
         """Restore the state before a failed call, but keep finished networks for the next attempt."""
