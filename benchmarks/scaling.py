@@ -92,7 +92,7 @@ def connected(cpus):
     import ray
 
     ray.shutdown()
-    ray.init(num_cpus=cpus, logging_level="error", log_to_driver=False, object_store_memory=200 * 2**20)
+    ray.init("local", num_cpus=cpus, logging_level="error", log_to_driver=False, object_store_memory=200 * 2**20)
     return ray
 
 
