@@ -96,7 +96,10 @@ def test_a_full_object_store(cluster, ray_of, log, storage):
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [
-        ("raises", r"member 7 could not be trained on its 5 samples: OSError: no space left \(3 times in the same way\)"),
+        (
+            "raises",
+            r"member 7 could not be trained on its 5 samples: OSError: no space left \(3 times in the same way\)",
+        ),
         ("raises something", r"member 7 failed 3 times in the same way on .*: ZeroDivisionError: division by zero"),
         ("kills", r"member 7 failed 3 times in the same way: WorkerCrashedError: "),
     ],

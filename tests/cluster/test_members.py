@@ -1,4 +1,4 @@
-"""Members and runs on a Ray cluster: the same bytes as here, whatever is interrupted, and resumed in both directions."""
+"""Members and runs on a Ray cluster: the same bytes as here, whatever is interrupted."""
 
 import json
 import os
@@ -42,7 +42,10 @@ def content(folder):
             digests = manifest.pop("files")
             del manifest["digest"]
             timed = ("members/", "timings.json")
-            data = manifest | {"files": {f: d for f, d in digests.items() if not f.startswith(timed)}, "all": [*digests]}
+            data = manifest | {
+                "files": {f: d for f, d in digests.items() if not f.startswith(timed)},
+                "all": [*digests],
+            }
             data["all"].sort()
         if name.name not in ("timings.json", ".lock"):
             found[str(name)] = data
@@ -185,7 +188,8 @@ def test_scikit_learn_members_have_the_same_bits(ray_of):
     X, y = DIGITS
     settings = {"n_partitions": K, "spread": 2, "classes": range(10)}
     here, there = (
-        RunoffClassifier(Slow(max_iter=400), **settings, executor=executor).fit(X, y) for executor in ("local", ray_of())
+        RunoffClassifier(Slow(max_iter=400), **settings, executor=executor).fit(X, y)
+        for executor in ("local", ray_of())
     )
     np.testing.assert_array_equal(there.scores(X[:100]).values, here.scores(X[:100]).values)
     for member, other in zip(here.members_, there.members_, strict=True):

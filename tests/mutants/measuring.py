@@ -19,7 +19,7 @@ from _pytest.scope import Scope
 TRACING = 3  # times as long as a test may take while its calls are noted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Test:
     """One test: what it takes, and the lines of the part's files that belong to functions which it runs."""
 

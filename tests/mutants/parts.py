@@ -33,7 +33,7 @@ PARTS = {
     "covering": Part(("_kernels/covering.py",), ("test_cover.py", *PROOFS)),
     "kernels": Part(
         ("_kernels/counting.py", "_kernels/plurality.py", "_kernels/runoff*.py"),
-        ("test_pinned.py", "test_adversary.py", *PROOFS),
+        ("test_pinned.py", "test_adversary.py", *PROOFS, "test_inputs.py"),
     ),
     "maximin": Part(("_kernels/maximin.py", "elections/maximin.py"), ("test_pinned.py", "test_adversary.py", *PROOFS)),
     "targets": Part(

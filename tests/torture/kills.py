@@ -160,6 +160,8 @@ def _kill(tally: Tally, name: str, folder: Path, prepare: Any, make: Any, kills:
         told = f"{name}, killed at call {at} of {calls}"
         tally.check(f"kills, {name}", code == KILLED, f"{told}: ended with {code}")
         wrong = _readable(out, before, after)
+        torn = [name for name, digest in beside(place).items() if digest != after.get(name)]
+        wrong = wrong or (f"half-written {torn}" if torn else None)
         tally.check("directories after a kill: whole, or refused", wrong is None, f"{told}: {wrong}")
         code = ended(forked(make(out)))
         found = (state(out) if out.exists() else {}) | beside(place)

@@ -24,7 +24,7 @@ MEMBERS = {2: 10, 3: 8, 4: 6, 5: 4}  # at most, by number of classes
 
 
 @compiled
-def elected(rule, votes, above, kept, orders, share, taken, t):  # type: ignore[no-untyped-def]
+def elected(rule, votes, kept, orders, share, taken, t):  # type: ignore[no-untyped-def]
     """Whether class t wins when `share[s]` of the taken members have choice s: a class, or for maximin an order."""
     n_classes = votes.shape[0]
     if rule == MAXIMIN:
@@ -79,7 +79,7 @@ def costs_to(scores, rule, t, reach, order, sizes, orders, cost):  # type: ignor
             share = np.zeros(choices, np.int64)
             share[0] = taken
             while True:
-                if elected(rule, votes, above, kept, orders, share, taken, t):
+                if elected(rule, votes, kept, orders, share, taken, t):
                     cost[i] = sizes[at]
                     break
                 s = 0  # the next way to share them out
@@ -156,7 +156,9 @@ def _check(
     def count(what: str, bad: Any) -> None:
         tally.add(f"{what}, {election}", len(scores))
         for i in np.flatnonzero(bad):
-            told = f"{scores[i].tolist()}, spread {spread}, target {t}: radius {radius[i]}, largest true radius {most[i]}"
+            told = (
+                f"{scores[i].tolist()}, spread {spread}, target {t}: radius {radius[i]}, largest true radius {most[i]}"
+            )
             tally.fail(f"{what}, {election}", told)
 
     count("radii of targets not above the truth", radius > most)

@@ -47,7 +47,14 @@ def edits(X: Any, y: Any, groups: list[Any], rng: np.random.Generator) -> Iterat
         rows = rng.integers(0, 4, int(rng.choice([1, 30])))
         new_y = np.append(y, rng.integers(0, 3, len(rows)))
         touched = {False} if known is False else {name if known is None else known}
-        yield f"insert {name!r:.20}", np.concatenate([X, worst[rows]]), new_y, [*groups, *[name] * len(rows)], touched, 1
+        yield (
+            f"insert {name!r:.20}",
+            np.concatenate([X, worst[rows]]),
+            new_y,
+            [*groups, *[name] * len(rows)],
+            touched,
+            1,
+        )
     own = str(rng.choice(groups))
     mine = np.array([g == own for g in groups])
     left = [g for g in groups if g != own]

@@ -27,9 +27,10 @@ from runoff.cli import requirements
 from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import numbers
+from runoff.cli.tables import is_model, scores_of
 from runoff.cli.targets import Target
 from runoff.errors import InputError
-from runoff.saving import long_form, rows
+from runoff.saving import long_form, rows, tables
 from runoff.scores import blocks_of, checked_scores
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ log = logging.getLogger("runoff")
     "--election", type=click.Choice(elections.NAMES), help="Use this election. Default: the run's, else runoff."
 )
 @click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True, help="Use this bound.")
+@click.option(
+    "--inputs", type=click.Path(path_type=Path), help="Certify this .csv or .parquet table with a saved classifier."
+)
+@click.option("--label-column", metavar="NAME", help="Read the true classes from this column of --inputs.")
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Report these numbers of edits, as in 5,10,15.")
 @click.option(
     "--require",
@@ -114,6 +119,8 @@ def certify(
     spread: Path | None,
     election: str | None,
     bound: str,
+    inputs: Path | None,
+    label_column: str | None,
     budgets: list[int] | None,
     required: list[Requirement],
     required_certified: list[Requirement],
@@ -128,7 +135,8 @@ def certify(
 ) -> None:
     """Certify an ensemble's SCORES, a .npy file (n_samples, n_members, n_classes), or a run's directory.
 
-    SCORES can also be a .csv or .parquet table with the columns input, member, class and score, and label if known.
+    SCORES can also be a .csv or .parquet table with the columns input, member, class and score, and label if known; or
+    the directory of a classifier, as `runoff train TABLE` saves it, with --inputs TABLE.
 
     Scores are logits, probabilities or ballots; only each member's ranking of the classes matters. A run brings its
     labels and spread, and the rows are written to its folder certificates/.
@@ -139,18 +147,20 @@ def certify(
     with ExitStack() as held:
         if source is not None and to is None:
             raise InputError("--from needs --to, the class that an attacker wants these inputs to be predicted as")
-        table = long_form.read_scores(scores) if long_form.is_table(scores) else None
+        table = _table(scores, inputs, label_column)
         run, writable, array, y, members = _read(scores, table, labels, spread, seeds, held)
-        if run is not None and unit not in (None, run.settings.unit):
-            raise InputError(f"{scores} counts {run.settings.unit}: leave out --unit {unit}")
         requirements.check_labels(required, y)
+        election = election or (None if table is None else table.election)
         election = election or (elections.DEFAULT if run is None else run.election)
         if y is not None and y.shape != array.shape[:1]:
             raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
         baseline = None if undefended is None else _undefended(undefended, len(array), table, y)
+        known = run.settings.unit if run is not None else None if table is None else table.unit
+        if known is not None and unit not in (None, known):
+            raise InputError(f"{scores} counts {known}: leave out --unit {unit}")
+        unit = known or unit or "samples"
         blocks = with_progress(blocks_of(array), "certifying", len(array), unit="inputs")
         with closing(blocks):  # so that the bar ends before any error is printed
-            unit = unit or "samples" if run is None else run.settings.unit
             plain = runoff.certify(blocks, election=election, spread=members, bound=bound, unit=unit)
         certificates = plain if table is None else plain.named(table.classes)
         budgets = _some_budgets(certificates) if budgets is None else budgets
@@ -181,6 +191,17 @@ def certify(
     requirements.must_be_met(verdicts)
 
 
+def _table(scores: Path, inputs: Path | None, label_column: str | None) -> long_form.LongScores | None:
+    """Return scores with names: from a table in long form, or of a saved classifier."""
+    if is_model(scores):
+        return scores_of(scores, inputs, label_column)
+    if inputs is not None or label_column is not None:
+        raise InputError(
+            f"--inputs and --label-column are for a saved classifier, and {scores} is none: leave them out"
+        )
+    return long_form.read_scores(scores) if tables.is_table(scores) else None
+
+
 def _read(
     scores: Path,
     table: long_form.LongScores | None,
@@ -190,12 +211,12 @@ def _read(
     held: ExitStack,
 ) -> tuple[Run | None, bool, NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
     """Return a locked run or None, whether it can be written to, and scores, labels and spread."""
-    if (scores / "manifest.json").exists():
+    if table is None and (scores / "manifest.json").exists():
         if labels is not None or spread is not None:
             raise InputError(f"{scores} is a run, which includes labels and spread: leave out --labels and --spread")
         run, writable = _open(scores, held)
         return run, writable, run.ballots(seeds), np.asarray(run.labels()), run.spread()
-    if scores.is_dir():
+    if table is None and scores.is_dir():
         raise InputError(f"{scores} is not a run: it has no manifest.json; create a run with `runoff train`")
     if seeds is not None:
         raise InputError(f"--use-seeds applies to runs only, and {scores} is a file: leave it out")
@@ -203,7 +224,11 @@ def _read(
     y = None if table is None else table.labels
     if labels is not None:
         y = _per_input(labels, "label", len(array), table)
-    members = None if spread is None else np.asarray(open_array(spread))
+    members = None if table is None else table.spread
+    if spread is not None:
+        if members is not None:
+            raise InputError(f"{scores} is a saved classifier, which includes its spread: leave out --spread")
+        members = np.asarray(open_array(spread))
     return None, False, array, y, members
 
 
@@ -227,7 +252,7 @@ def _target(
 
 def _per_input(path: Path, column: str, n: int, table: long_form.LongScores | None) -> NDArray[Any]:
     """Return a value for each input, from an array or a table."""
-    if not long_form.is_table(path):
+    if not tables.is_table(path):
         return np.asarray(open_array(path))
     return long_form.read_column(path, column, np.arange(n) if table is None else table.inputs)
 
@@ -300,7 +325,8 @@ def _export(
     about: dict[str, Any] = {"source": {"file": scores.name}}
     if run is None:
         about |= {} if table is None else {"classes": [str(name) for name in table.classes]}
-        about["source"]["sha256"] = hashlib.sha256(scores.read_bytes()).hexdigest()
+        content = scores / "manifest.json" if scores.is_dir() else scores
+        about["source"]["sha256"] = hashlib.sha256(content.read_bytes()).hexdigest()
     else:
         name = f"ballots-{run.seeds()[-1] if seeds is None else seeds}.npy"
         about["source"] = {"file": name, "sha256": run.manifest["files"][name]}

@@ -103,7 +103,7 @@ class Networks(Work):
         return guess(self.settings.trainer(place), jobs[0], sizes, np.array(scored)) - START_SECONDS * bool(place.gpu)
 
     def address(self, item: Key) -> str:
-        """Return a name that no other result has: of the network, the inputs that it scored, and the form of its file."""
+        """Return a name that no other result has: by the network, the inputs that it scored, the form of its file."""
         scored = "" if self.inputs is None else self._inputs_digest
         return sha256(f"{self.identities[item]} {scored} {self.weights} {self.half}".encode())
 
@@ -138,7 +138,9 @@ class Networks(Work):
         packed = state["jobs"]
         if "samples" in packed:
             jobs, start = {}, 0
-            for key, source, end in zip(packed["keys"].tolist(), packed["sources"], packed["ends"].tolist(), strict=True):
+            for key, source, end in zip(
+                packed["keys"].tolist(), packed["sources"], packed["ends"].tolist(), strict=True
+            ):
                 entropy, spawn_key = source
                 seeds = np.random.SeedSequence(entropy, spawn_key=spawn_key)
                 rows, labels = packed["rows"][start:end], packed["labels"][start:end]
