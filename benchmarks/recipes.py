@@ -8,8 +8,9 @@ python -m benchmarks.recipes queue FILE --out DIRECTORY
 DATA is a name or a .npz file. A variant is the name of a recipe and what is changed in it; `network`, `weights` and
 `seeds` (networks per member, whose scores are averaged) are changed in the same way. `members` trains the first few
 members of each variant and prints how often they are right; the test images are not scored. `ensemble` trains all
-members of one variant and keeps their ballots for the test images and for training images, with a row about the run:
-`benchmarks.results` makes tables of them. `inference` times networks that are not trained. `queue` takes its commands,
+members of one variant and writes what they certify, for the average and for every network of a member alone:
+`benchmarks.results` makes tables of these rows. With `--ballots` it also keeps the ballots of the average for the test
+images. `inference` times networks that are not trained. `queue` takes its commands,
 one per line, from a file that may grow while it is read, and stops at a line `end`; with `--wait` it waits for datasets
 that do not exist yet. Every result is written as soon as it is known.
 """
@@ -28,6 +29,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import runoff
 from runoff import datasets, hashing
 from runoff.partition import Partition
 from runoff.samples import Dense
@@ -35,6 +37,7 @@ from runoff.torch import RECIPES, Trainer, starting
 from runoff.torch.pipeline import class_shares, member_scores, network_jobs
 
 PIECE = 22_000_000  # bytes of ballots in one file, before compression
+ELECTIONS = ("plurality", "runoff", "maximin")
 LOADED = {}  # datasets by what they were asked for
 
 
@@ -59,7 +62,7 @@ def parts(data, k, hash_):
 
 
 def trained(text, members, data, x, rows, inputs, given):
-    """Each member's scores for some inputs, as soon as they are known, and the states of its networks."""
+    """Each member's scores for some inputs, as soon as they are known, by network, and the networks' states."""
     recipe, network, weights, n_seeds = variant(text)
     trainer = Trainer(starting.start(network, weights), recipe, x.shape[1:], len(data.classes), device=given.device)
     jobs = network_jobs(x, data.y_train, rows, members, given.seed, n_seeds)
@@ -69,7 +72,7 @@ def trained(text, members, data, x, rows, inputs, given):
         own[done.seed] = done
         if len(own) == n_seeds:
             scores = [own[s].scores for s in range(n_seeds) if own[s].refused is None]
-            yield done.member, combined(scores, done.member, data, rows, len(inputs)), [own[s].state for s in own]
+            yield done.member, scores, [own[s].state for s in own]
 
 
 def combined(scores, member, data, rows, n_inputs):
@@ -97,7 +100,7 @@ def judge_members(data, given):
         started, states = time.perf_counter(), {}
         scores = {m: combined([], m, data, rows, len(held_out)) for m in members}
         for m, own, networks in trained(text, members, data, x, rows, x[held_out], given):
-            scores[m], states[m] = own, networks
+            scores[m], states[m] = combined(own, m, data, rows, len(held_out)), networks
         seconds = time.perf_counter() - started
         shifts = [int(shift) for shift in given.shifts.split(",") if shift]
         views = {None: scores, **{s: rescored(text, states, data, x, rows, x[held_out], s, given) for s in shifts}}
@@ -120,11 +123,17 @@ def judge_ensemble(data, given):
     pick = np.sort(np.random.default_rng(0).choice(len(x), min(given.samples, len(x)), replace=False))
     inputs = np.concatenate([test, x[pick]])
     started, states = time.perf_counter(), {}
-    scores = np.empty((len(inputs), given.k, len(data.classes)), np.float32)
+    n_seeds = variant(text)[3]
+    versions = [*range(n_seeds), "mean"] if n_seeds > 1 else [0]  # each network alone, and all of a member
+    scores = np.empty((len(versions), len(inputs), given.k, len(data.classes)), np.float32)
     for m in range(given.k):  # those of members without two classes stay so
-        scores[:, m] = combined([], m, data, rows, len(inputs))
+        scores[:, :, m] = combined([], m, data, rows, len(inputs))
     for m, own, networks in trained(text, range(given.k), data, x, rows, inputs, given):
-        scores[:, m], states[m] = own, networks
+        for i, version in enumerate(versions):
+            scores[i, :, m] = combined(
+                own if version == "mean" else own[version : version + 1], m, data, rows, len(inputs)
+            )
+        states[m] = networks
     seconds = time.perf_counter() - started
     print(
         f"k = {given.k}, {text}: {given.k} members trained and {len(inputs)} inputs scored in {seconds:.1f} s",
@@ -136,14 +145,8 @@ def judge_ensemble(data, given):
         started = time.perf_counter()
         rescored(text, states, data, x, rows, test[: given.time], recipe.test_shift, given)
         row |= {"inference_inputs": given.time, "inference_seconds": time.perf_counter() - started}
-    unseen = buckets[pick][:, None] != np.arange(given.k)
-    right = scores.argmax(2) == np.concatenate([data.y_test, y[pick]])[:, None]
-    ours = right[len(test) :]
-    row |= {
-        "out_of_part": [100 * float(ours[unseen[:, m], m].mean()) for m in range(given.k)],
-        "test": [100 * float(value) for value in right[: len(test)].mean(0)],
-    }
-    finishing.submit(keep, given, row, scores, len(test), y[pick], data.y_test, buckets[pick])
+    labels = {"y": y[pick], "buckets": buckets[pick], "y_test": data.y_test}
+    finishing.submit(keep, given, row, versions, scores, labels)
 
 
 def judge_inference(data, given):
@@ -165,23 +168,41 @@ def judge_inference(data, given):
         )
 
 
-def keep(given, row, scores, n_test, y, y_test, buckets):
-    """Write an ensemble's ballots, in files small enough to travel, and then its row."""
+def keep(given, row, versions, scores, labels):
+    """Write what an ensemble certifies, by version, and its ballots if they are wanted."""
     try:
-        name = f"{row['dataset']}-k{row['k']}-{int(time.time())}"
-        for part, values, extra in (
-            ("test", scores[:n_test], {"y": y_test}),
-            ("part", scores[n_test:], {"y": y, "buckets": buckets}),
-        ):
-            each = max(1, PIECE // (values.shape[1] * values.shape[2]))
-            for i, start in enumerate(range(0, len(values), each)):
-                rows = slice(start, start + each)
-                labels = {key: value[rows] for key, value in extra.items()}
-                write(given.out / f"{name}-{part}{i}.npz", ballots=ranked(values[rows]), start=start, **labels)
-        record(given, {**row, "ballots": name})
+        n_test, name = len(labels["y_test"]), f"{row['dataset']}-k{row['k']}-{row['seed']}"
+        for version, values in zip(versions, scores, strict=True):
+            ballots = ranked(values)
+            record(given, {**row, "version": version, **judged(given, ballots, labels)})
+        if given.ballots:  # the last version: all networks of a member
+            each = max(1, PIECE // (given.k * row["n_classes"]))
+            for i, start in enumerate(range(0, n_test, each)):
+                part = slice(start, min(n_test, start + each))
+                write(given.out / f"{name}-test{i}.npz", ballots=ballots[part], y=labels["y_test"][part], start=start)
     except Exception:
         traceback.print_exc()
         raise
+
+
+def judged(given, ballots, labels):
+    """What ballots certify on the test images and, by estimate, on training images, by election and number of edits."""
+    n_test, unseen = len(labels["y_test"]), labels["buckets"][:, None] != np.arange(given.k)
+    first = ballots.argmax(2)
+    right, ours = first[:n_test] == labels["y_test"][:, None], first[n_test:] == labels["y"][:, None]
+    edits = [*range(given.k // 2 + 1)]
+    certified, estimated = {}, {}
+    for election in ELECTIONS:
+        certificates = runoff.certify(ballots[:n_test], election=election)
+        values = runoff.certified_accuracy(certificates, labels["y_test"], edits)
+        certified[election] = [round(100 * float(value), 4) for value in values]
+        estimate = runoff.out_of_part(ballots[n_test:], labels["y"], labels["buckets"], edits, election=election)
+        estimated[election] = [round(100 * float(value), 4) for value in estimate.certified]
+    return {
+        "test": round(100 * float(right.mean()), 4),
+        "out_of_part": [round(100 * float(ours[unseen[:, m], m].mean()), 4) for m in range(given.k)],
+        "certified": certified, "estimated": estimated,
+    }  # fmt: skip
 
 
 def ranked(scores):
@@ -266,6 +287,7 @@ def parser():
     found.add_argument("--time", type=int, default=0, help="score this many inputs again, to time it")
     found.add_argument("--wait", action="store_true", help="in a queue, wait for datasets that do not exist yet")
     found.add_argument("--device")
+    found.add_argument("--ballots", action="store_true", help="keep the ballots of an ensemble for the test images")
     found.add_argument("--out", type=Path, help="a directory for rows and ballots")
     return found
 
@@ -278,7 +300,7 @@ def main():
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
     if given.what == "ensemble" and given.out is None:
-        sys.exit("ensemble needs --out: a directory for its ballots")
+        sys.exit("ensemble needs --out: a directory for what it certifies")
     with finishing:
         (run_queue if given.what == "queue" else run)(given)
 

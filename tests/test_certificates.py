@@ -36,8 +36,11 @@ def test_attacks_follow_a_selection():
         assert part.explain(i) == certificates.explain(at)
         np.testing.assert_array_equal(part.attack(i).members, certificates.attack(at).members)
     np.testing.assert_array_equal(certificates.attack(-1).members, certificates.attack(19).members)
-    with pytest.raises(IndexError):
-        certificates.attack(20)
+    for method in (certificates.attack, certificates.explain):
+        with pytest.raises(IndexError, match="there is no input 20: these certificates are of 20 inputs, 0 to 19"):
+            method(20)
+    with pytest.raises(ValueError, match="an input is named by its position, a whole number, got 'a'"):
+        certificates.explain("a")
 
 
 def test_to_frame(monkeypatch):
@@ -110,7 +113,7 @@ def test_explanations_of_a_spread_say_how_far_the_truth_may_be():
 
 
 def test_the_example_in_the_docstring():
-    assert doctest.testmod(sys.modules["runoff.certificates"]) == doctest.TestResults(failed=0, attempted=8)
+    assert doctest.testmod(sys.modules["runoff.certificates"]) == doctest.TestResults(failed=0, attempted=13)
 
 
 def test_certified_accuracy():
@@ -139,3 +142,25 @@ def test_certified_accuracy():
 def test_bad_labels_and_budgets(labels, budgets, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         runoff.certified_accuracy(runoff.certify(SCORES), labels, budgets)
+
+
+def test_certified_accuracy_by_class_shows_what_the_overall_number_hides():
+    scores = np.tile([3, 2, 1], (100, 9, 1))
+    labels = np.repeat([0, 1], [97, 3])
+    certificates = runoff.certify(scores)
+    assert certificates.certified_accuracy(labels, [0, 4]).tolist() == [0.97, 0.97]
+    by_class = certificates.certified_accuracy(labels, [0, 4, 5], by_class=True)
+    np.testing.assert_array_equal(by_class, [[1, 1, 0], [0, 0, 0], [np.nan] * 3])
+    named = certificates.named(np.array(["common", "rare", "absent"]))
+    truth = np.array(["common", "rare"])[labels]
+    np.testing.assert_array_equal(runoff.certified_accuracy(named, truth, [0, 4, 5], by_class=True), by_class)
+    assert runoff.certified_accuracy(named[:0], truth[:0], [0], by_class=True).shape == (3, 1)
+
+
+def test_explanations_of_two_classes_speak_of_these_two():
+    scores = np.random.default_rng(0).normal(size=(20, 7, 2))
+    for election in ("plurality", "runoff", "maximin"):
+        certificates = runoff.certify(scores, election=election).named(np.array(["ham", "spam"]))
+        for i in range(20):
+            assert "new label" not in certificates.explain(i)
+            assert set(re.findall(r"class (\w+)", certificates.explain(i))) <= {"ham", "spam"}

@@ -151,6 +151,7 @@ def test_labels_of_mixed_kinds_are_refused():
         small().fit(X[:3], [1, 2, "3"])
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_inputs_are_typed_as_the_member_saw_them():
     table = pd.DataFrame({"a": np.where(Y > 4, "x", "y"), "b": Y % 3})
     codes = make_pipeline(FunctionTransformer(lambda t: t.assign(a=t["a"].cat.codes)), LogisticRegression())
@@ -277,7 +278,7 @@ def test_hostile_members_are_not_run(saved, tmp_path):
     with pytest.raises(StorageError, match=r"members/000001.skops cannot be read"):
         loaded.predict(INPUTS)
     forged(copy, "members/000001.skops", sio.dumps({"index": os.system}))
-    with pytest.raises(StorageError, match="holds types that are not trusted, posix"):
+    with pytest.raises(StorageError, match="holds types that are not on the list of trusted types, posix"):
         RunoffClassifier.load(copy).predict(INPUTS)
     forged(copy, "key", bytes(32))
     with pytest.raises(StorageError, match="has a partition that does not match its fingerprint"):
@@ -326,6 +327,7 @@ def test_bad_settings(settings, message):
         small(**settings).fit(X, Y)
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_bad_use():
     with pytest.raises(NotFittedError):
         small().certify(X)

@@ -116,7 +116,7 @@ def test_every_error_has_an_exit_code_of_its_own_choice():
     assert codes == {
         "RunoffError": 2, "InputError": 2, "MissingExtraError": 1, "MemberError": 1, "DeviceError": 2, "RunError": 2,
         "BusyError": 1, "StorageError": 4, "CheckpointError": 4, "DatasetError": 2, "MissingError": 1,
-        "IntegrityError": 4, "DownloadError": 1,
+        "IntegrityError": 4, "DownloadError": 1, "NoSuchInputError": 2,
     }  # fmt: skip
     assert (exit_code(OSError()), exit_code(ValueError())) == (1, 70)
 
@@ -258,6 +258,7 @@ def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp
     assert out.read_text().startswith("<!doctype html>")
     assert "plurality" in done.stdout
     assert "runoff" in done.stdout
+    assert re.search(r"1, on all images +│ +undefended +│ +9\d\.\d % │", done.stdout)
     assert "Proven:" in done.stdout
 
 

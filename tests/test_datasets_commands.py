@@ -19,8 +19,8 @@ def test_the_list(mnist, tmp_path):
     tmp_path = tmp_path / "[red]x[/red]"  # a name, not a colour
     put_mnist(tmp_path / "MNIST" / "raw", mnist)
     rows = json.loads(run("list", "--json", "--data-dir", tmp_path).stdout)
-    assert [row["name"] for row in rows] == ["digits", "mnist", "cifar10", "gtsrb"]
-    assert [row["found"] for row in rows] == ["scikit-learn", str(tmp_path / "MNIST" / "raw"), None, None]
+    assert [row["name"] for row in rows] == ["digits", "mnist", "cifar10", "gtsrb", "spamassassin"]
+    assert [row["found"] for row in rows] == ["scikit-learn", str(tmp_path / "MNIST" / "raw"), None, None, None]
     assert rows[1] == {
         "name": "mnist", "train": 6, "test": 3, "shape": [5, 4], "classes": 10, "found": str(tmp_path / "MNIST/raw")
     }  # fmt: skip
@@ -29,7 +29,7 @@ def test_the_list(mnist, tmp_path):
     assert result.stdout.splitlines()[-1] == f"looked in {tmp_path}"
     assert "1,437" in result.stdout
     assert "48x48x3" in result.stdout
-    assert result.stdout.count("missing") == 2
+    assert result.stdout.count("missing") == 3
     assert str(tmp_path / "MNIST" / "raw") in result.stdout
 
 
@@ -65,9 +65,9 @@ def test_a_path_that_is_no_text(tmp_path):
 def test_a_data_directory_that_is_not_there(tmp_path):
     nowhere = tmp_path / "nowhere"
     result = run("list", "--data-dir", nowhere)
-    assert (result.exit_code, result.stdout.count("missing")) == (0, 3)
+    assert (result.exit_code, result.stdout.count("missing")) == (0, 4)
     assert result.stdout.splitlines()[-1] == f"looked in {nowhere}, which does not exist"
-    assert [row["found"] for row in json.loads(run("list", "--json", "--data-dir", nowhere).stdout)][1:] == [None] * 3
+    assert [row["found"] for row in json.loads(run("list", "--json", "--data-dir", nowhere).stdout)][1:] == [None] * 4
     result = run("check", "--data-dir", nowhere)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == f"Error: {nowhere} does not exist: give the folder that holds the datasets\n"

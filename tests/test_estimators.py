@@ -202,6 +202,7 @@ def test_no_edit_turns_a_prediction_into_an_error():
     np.testing.assert_allclose(refused.scores(inputs).values[0, 0], own / own.sum())
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 @pytest.mark.filterwarnings("ignore:(no )?member:UserWarning")
 def test_no_edit_takes_away_the_only_member_that_learnt_and_all_predictions_with_it():
     rng = np.random.default_rng(0)

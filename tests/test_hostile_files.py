@@ -190,7 +190,9 @@ def test_deep_and_huge_manifests_get_a_sentence(tmp_path, monkeypatch):
             Run.open(run)
         assert within()
     monkeypatch.setattr(manifests, "LARGEST_MANIFEST", 100)
-    with pytest.raises(StorageError, match=r"manifest.json cannot be read \(\d+ bytes, more than the limit of 100\)"):
+    with pytest.raises(
+        StorageError, match=r"manifest.json cannot be read \(\d+ bytes, more than the limit of 100 bytes\)"
+    ):
         Run.open(run)
 
 
@@ -202,7 +204,7 @@ def test_a_sparse_file_of_60_gb_is_refused_at_once(tmp_path):
     result = certify(run)
     assert within()
     assert result.exit_code == 4
-    assert "labels.npy cannot be read (60000000000 bytes, more than the limit of 8589934592)" in result.stderr
+    assert "labels.npy cannot be read (60 GB, more than the limit of 8.6 GB)" in result.stderr
 
 
 def test_arrays_that_are_much_larger_in_memory_are_refused(tmp_path, monkeypatch):
@@ -212,7 +214,7 @@ def test_arrays_that_are_much_larger_in_memory_are_refused(tmp_path, monkeypatch
     bomb = np.zeros((2**12, 2**10), np.uint8)
     labels = np.zeros(2**12, np.int64)
     np.savez_compressed(tmp_path / "bomb.npz", x_train=bomb, y_train=labels, x_test=bomb, y_test=labels)
-    with pytest.raises(datasets.DatasetError, match=r"would take 0.0 GB of memory for x_train, from 0.0 MB on disk"):
+    with pytest.raises(datasets.DatasetError, match=r"would take 4.2 MB of memory for x_train, from 4.\d kB on disk"):
         datasets.load(tmp_path / "bomb.npz", classes=2)
     np.savez_compressed(tmp_path / "add.npz", x=bomb, y=labels)
     with pytest.raises(datasets.DatasetError, match="looks like a decompression bomb"):

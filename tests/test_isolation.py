@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from runoff import RunoffClassifier, hashing, samples
-from runoff.errors import MemberError
+from runoff.errors import FittedInFrontWarning, MemberError
 from runoff.isolation import seeds_of
 
 X, Y = load_digits(return_X_y=True)
@@ -89,7 +89,8 @@ def test_a_scaler_in_front_voids_this_and_one_inside_does_not():
     """Why the pipeline goes inside."""
     extreme = np.concatenate([TRAIN_X, np.full((1, 64), 1e9)]), np.append(TRAIN_Y, 3)
     outside = [StandardScaler().fit(rows).transform(rows) for rows in (TRAIN_X, extreme[0])]
-    a, b = classifier().fit(outside[0], TRAIN_Y), classifier().fit(outside[1], extreme[1])
+    with pytest.warns(FittedInFrontWarning):
+        a, b = classifier().fit(outside[0], TRAIN_Y), classifier().fit(outside[1], extreme[1])
     assert len(changed(a, b)) == 12
     inside = classifier(estimator=make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)))
     assert len(changed(inside.fit(TRAIN_X, TRAIN_Y), classifier(estimator=inside.estimator).fit(*extreme))) == 2
@@ -140,6 +141,7 @@ class Fussy(ClassifierMixin, BaseEstimator):
         return self.classes_[(X.sum(axis=1).astype(int)) % 10]
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_empty_and_one_class_parts_vote_by_a_fixed_rule():
     few = classifier(n_partitions=40, spread=1).fit(TRAIN_X[:30], TRAIN_Y[:30])
     sizes = few.member_sizes_

@@ -212,6 +212,23 @@ def test_update_relabels():
     assert fitted().update(add=(X[2:3], [4])[:0] or None).updated_members_.tolist() == []
 
 
+def test_an_update_that_fails_in_the_transformer_changes_nothing():
+    """Otherwise the next update would leave members as they were whose samples have changed."""
+
+    def doubled(x):
+        if failing:
+            raise KeyboardInterrupt
+        return 2 * x
+
+    failing = False
+    classifier = fitted(shared=FunctionTransformer(doubled))
+    before = classifier.__dict__.copy()
+    failing = True
+    with pytest.raises(KeyboardInterrupt):
+        classifier.update(remove=(X[:1], Y[:1]), add=(X[:1], (Y[:1] + 1) % 10))
+    assert classifier.__dict__ == before
+
+
 @pytest.mark.parametrize(
     "edit",
     [
@@ -265,6 +282,7 @@ def test_no_label_change_within_the_radius_changes_a_prediction():
     assert flipped.any()  # beyond the radius, some attack succeeds
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 @pytest.mark.parametrize("settings", [{}, {"spread": 2, "n_partitions": 6}, {"election": "plurality"}])
 def test_real_relabelling_within_the_radius_changes_nothing(settings):
     """The labels nearest to the input, in the buckets of the cheapest attack, changed to the attack's class."""

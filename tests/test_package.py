@@ -5,10 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import runoff
 
@@ -43,6 +46,29 @@ def test_types_are_shipped_and_dependencies_are_few():
     assert (PACKAGE / "py.typed").exists()
     core = {requirement.split(">")[0] for requirement in requires("runoff") if "extra" not in requirement}
     assert core == {"numpy", "numba", "scikit-learn", "click", "rich", "platformdirs", "portalocker"}
+
+
+def test_the_lock_matches_the_constraints():
+    """`make lock` writes the former from the latter; a package that is added needs both."""
+    root = PACKAGE.parent.parent
+
+    def versions(name):
+        lines = [line.split()[0] for line in (root / name).read_text().splitlines() if line and line[0] != "#"]
+        return {canonicalize_name(line.split("==")[0]): line.split("==")[1].split("+")[0] for line in lines}
+
+    lock, constraints = versions("requirements.lock"), versions("constraints.txt")
+    assert {name: lock[name] for name in lock if name in constraints} == {
+        name: constraints[name] for name in lock if name in constraints
+    }
+    needed = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = needed["optional-dependencies"]
+    named = [*needed["dependencies"], *(line for name, extra in extras.items() if name != "docs" for line in extra)]
+    wanted = {canonicalize_name(Requirement(line).name) for line in named}
+    installed = {canonicalize_name(Requirement(line).name) for line in [*needed["dependencies"], *extras["dev"]]}
+    assert installed - {"runoff"} <= set(lock)
+    assert wanted - {"runoff", "triton"} <= set(
+        constraints
+    )  # triton comes with PyTorch, of the version that it asks for
 
 
 def test_nothing_is_unpickled_by_us():

@@ -164,6 +164,60 @@ def test_fixed_paper_bounds_with_spreads_of_every_kind(number):
         assert certificates.radius.tolist() == [len(spread) if cost == inf else cost - 1 for cost in costs]
 
 
+def lopsided(number):
+    """Votes for two or three of many classes, and a few members that most buckets have in common."""
+    rng = np.random.default_rng([number, 9])
+    m, c = int(rng.integers(8, 16)), int(rng.integers(4, 8))
+    voted = rng.permutation(c)[: int(rng.integers(1, 4))]
+    scores = rng.permuted(np.broadcast_to(np.arange(c), (5, m, c)), axis=-1)
+    share = rng.choice([0.6, 0.75, 0.9])
+    first = np.where(rng.random((5, m)) < share, voted[0], voted[rng.integers(len(voted), size=(5, m))])
+    np.put_along_axis(scores, first[..., None], c, axis=-1)
+    if rng.integers(2):
+        scores[..., voted[0]] = np.maximum(scores[..., voted[0]], c - 1.5)  # nearly all rank the winner high
+    few = rng.choice(m, 2, replace=False)
+    return scores, [[*{int(j), *few[: int(rng.integers(3))].tolist()}] for j in rng.permutation(m)]
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_fixed_paper_bounds_where_most_classes_have_no_votes(number):
+    scores, spread = lopsided(number)
+    for election in IN_PAPER:
+        certificates = runoff.certify(scores, election=election, spread=spread, bound="paper")
+        costs = [paper_certificate(election, ballots_of(row), spread) for row in scores]
+        assert certificates.radius.tolist() == [len(spread) if cost == inf else cost - 1 for cost in costs]
+
+
+def test_a_class_without_votes_can_be_the_cheapest_by_lemma_37():
+    """Class 1 has the vote of a member that all buckets reach: classes without votes gain by taking it over."""
+    ballots = [(0, 1, 2, 3)] * 9 + [(1, 2, 3, 0)]
+    scores = np.array([[[-ballot.index(c) for c in range(4)] for ballot in ballots]])
+    spread = [[i, 9] for i in range(9)]
+    assert paper_certificate("plurality", ballots, spread) == 4
+    assert runoff.certify(scores, election="plurality", spread=spread, bound="paper").radius[0] == 3
+    assert runoff.certify(scores, election="plurality", spread=spread).radius[0] == 4
+
+
+@pytest.mark.parametrize("election", ELECTIONS)
+@pytest.mark.parametrize("n_classes", [2, 3, 5])
+@pytest.mark.parametrize("n_buckets", [1, 2, 3, 4])
+def test_all_buckets_can_be_needed_or_not_be_enough(election, n_classes, n_buckets):
+    """Unanimous members, of which the buckets reach some: half of them change the election, fewer never do."""
+    for members in (n_buckets, 2 * n_buckets - 1, 2 * n_buckets, 2 * n_buckets + 1):
+        scores = np.array([[[5 - (c != 1) - 0.1 * c for c in range(n_classes)]] * members])
+        needed = (members + 1) // 2  # ties go to class 0
+        spread = [[b] for b in range(n_buckets)]
+        certificates = runoff.certify(scores, election=election, spread=spread)
+        assert certificates.prediction[0] == 1
+        assert certificates.radius[0] == (needed - 1 if needed <= n_buckets else n_buckets)
+        np.testing.assert_array_equal(certificates.radius_to(0), certificates.radius)
+        assert (certificates.attack(0) is None) == (needed > n_buckets)
+        if election in IN_PAPER:
+            paper = runoff.certify(scores, election=election, spread=spread, bound="paper")
+            cost = paper_certificate(election, ballots_of(scores[0]), spread)
+            assert paper.radius[0] == (n_buckets if cost == inf else cost - 1)
+
+
 def test_a_class_that_must_pass_three_others():
     """Taking over few members, more of the others' voters would have to be among them than there are."""
     ballots = [(0, 1, 2, 3, 4)] * 20 + [(u, 4, 0, *({1, 2, 3} - {u})) for u in (1, 2, 3) for _ in range(6)]

@@ -87,7 +87,7 @@ def test_the_number_of_threads_changes_nothing(threads, monkeypatch):
     scores = np.random.default_rng(3).normal(size=(50, 24, 5))
     spread = spreads.cyclic(24, [0, 3, 10])
     expected = runoff.certify(scores, spread=spread)
-    monkeypatch.setattr("runoff.certificates._threads", lambda: threads)
+    monkeypatch.setattr("runoff.certificates.n_threads", lambda: threads)
     same(expected, runoff.certify(scores, spread=spread))
 
 

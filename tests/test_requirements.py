@@ -31,13 +31,23 @@ def test_exactly_as_much_as_required_is_enough():
     assert run("certify", "hundred.npy", "--labels", "zeros.npy", "--require", "0:29.01").exit_code == 3
 
 
+def test_a_percentage_with_decimals_is_not_rounded_up():
+    assert 1.1 * 3000 > 3300  # in floating point
+    np.save("many.npy", np.eye(2)[np.repeat([0, 1], [33, 2967])][:, None, :])
+    np.save("zeros.npy", np.zeros(3000, int))
+    assert run("certify", "many.npy", "--labels", "zeros.npy", "--require", "0:1.1%").exit_code == 0
+    short = run("certify", "many.npy", "--labels", "zeros.npy", "--require", "0:1.11%")
+    assert short.exit_code == 3
+    assert "33 of 3,000 inputs (1.10 %) are certified and correct at 0 edits, required 1.11 % (34)" in short.stderr
+
+
 def test_requirements_that_are_met_or_not():
     assert 0 < SHARE < 100
     assert run(*WITH_LABELS, "--require", f"2:{SHARE}", "--require", "0:10").exit_code == 0
     short = run(*WITH_LABELS, "--require", "0:10", "--require", f"2:{SHARE + 0.1}")
     assert short.exit_code == 3
     assert f"({SHARE:.2f} %) are certified and correct at 2 edits, required" in short.stderr
-    assert "edits" in short.stdout  # the result is told all the same
+    assert "edits" in short.stdout  # the result is printed all the same
     for order in (("2:100", "2:0"), ("2:0", "2:100")):  # the larger counts
         assert run(*WITH_LABELS, "--require", order[0], "--require", order[1]).exit_code == 3
 
@@ -75,7 +85,7 @@ def test_requirements_that_cannot_be_read(value):
     assert "EDITS:PERCENT" in result.stderr
 
 
-def test_every_failure_is_told_and_is_in_the_json():
+def test_every_failure_is_listed_also_in_the_json():
     demands = ("--require", "0:100%", "--require", "1:10%", "--require", "9:99%", "--require-certified", "12:50%")
     result = run(*WITH_LABELS, *demands, "--json")
     assert result.exit_code == 3

@@ -1,4 +1,4 @@
-"""Benchmarks of recipes: a queue that keeps what is finished, and tables from the kept ballots."""
+"""Benchmarks of recipes: a queue that keeps what is finished, and tables from what is certified."""
 
 import csv
 import json
@@ -25,11 +25,12 @@ def test_variants_change_recipes():
 
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
 def test_a_queue_keeps_rows_and_ballots(tmp_path, monkeypatch, capsys):
-    queue, out, table = tmp_path / "queue", tmp_path / "out", tmp_path / "results.csv"
+    queue, out, table, runs = (tmp_path / name for name in ("queue", "out", "results.csv", "runs.csv"))
     queue.write_text(
         f"members digits --k 12 --members 2 --samples 40 --shifts 0,1 --device cpu strong-digits:{QUICK},crop=1\n"
         "members digits no-such-recipe\n"
-        f"ensemble digits --k 12 --samples 40 --device cpu --name mnist strong-digits:{QUICK},crop=1,seeds=2\n"
+        "ensemble digits --k 12 --samples 40 --ballots --device cpu --name mnist "
+        f"strong-digits:{QUICK},crop=1,seeds=2\n"
         "end\n"
     )
     monkeypatch.setattr(recipes, "PIECE", 12 * 10 * 100)
@@ -38,20 +39,19 @@ def test_a_queue_keeps_rows_and_ballots(tmp_path, monkeypatch, capsys):
     recipes.main()
     assert "KeyError: 'no-such-recipe'" in capsys.readouterr().err
     rows = [json.loads(line) for line in (out / "rows.jsonl").read_text().splitlines()]
-    assert [(row["what"], row.get("scored_with_shift")) for row in rows] == [
-        ("members", None), ("members", 0), ("members", 1), ("ensemble", None),
+    assert [(row["what"], row.get("scored_with_shift"), row.get("version")) for row in rows] == [
+        ("members", None, None), ("members", 0, None), ("members", 1, None),
+        ("ensemble", None, 0), ("ensemble", None, 1), ("ensemble", None, "mean"),
     ]  # fmt: skip
     assert rows[0]["out_of_part"] == rows[1]["out_of_part"]  # the recipe has no shift of its own
-    assert len(rows[3]["test"]) == 12
-    kept = results.ballots(out, rows[3]["ballots"], "test")
-    assert len(list(out.glob("*-test*.npz"))) > 1
-    assert kept["ballots"].shape == (len(kept["y"]), 12, 10)
-    right = 100 * (kept["ballots"].argmax(2) == kept["y"][:, None]).mean(0)
-    np.testing.assert_allclose(right, rows[3]["test"])
-    next(out.glob("*-test1.npz")).rename(out / "elsewhere.npz")
-    with pytest.raises(SystemExit, match=r"pieces of .* are missing"):
-        results.ballots(out, rows[3]["ballots"], "test")
-    (out / "elsewhere.npz").rename(out / f"{rows[3]['ballots']}-test1.npz")
+    kept = [
+        np.load(path) for path in sorted(out.glob("*-test*.npz"), key=lambda path: int(path.stem.rpartition("test")[2]))
+    ]
+    assert len(kept) > 1
+    ballots, y = (np.concatenate([piece[name] for piece in kept]) for name in ("ballots", "y"))
+    assert ballots.shape == (len(y), 12, 10)
+    assert rows[-1]["test"] == round(100 * (ballots.argmax(2) == y[:, None]).mean(), 4)
+    assert rows[3]["test"] != rows[4]["test"]  # two networks, not one twice
 
     monkeypatch.setitem(results.EDITS, ("mnist", 12), ((1, 2), 1))
     monkeypatch.setattr(results, "paper_best", lambda *_: 50.0)
@@ -59,20 +59,24 @@ def test_a_queue_keeps_rows_and_ballots(tmp_path, monkeypatch, capsys):
     lines = [paper.format(method, edits) for method in ("DPA", "DPA+ROE") for edits in (1, 2)]
     head = results.Path("docs/reproduction.csv").read_text().splitlines()[0]
     (tmp_path / "reproduction.csv").write_text("\n".join([head, *lines]) + "\n")
-    monkeypatch.setattr(
-        sys, "argv",
-        ["results", "collect", str(out), "--csv", str(table), "--reproduction", str(tmp_path / "reproduction.csv")],
-    )  # fmt: skip
-    results.main()
+    files = ["--runs", str(runs), "--csv", str(table), "--reproduction", str(tmp_path / "reproduction.csv")]
+    for what in (["add", str(out)], ["add", str(out)], ["tables"]):  # adding a run twice changes nothing
+        monkeypatch.setattr(sys, "argv", ["results", *what, *files])
+        results.main()
     with table.open(newline="") as file:
         written = list(csv.DictReader(file))
     assert tuple(written[0]) == results.COLUMNS
-    certificates = runoff.certify(kept["ballots"])
-    for row in written:
-        if (row["track"], row["election"]) == ("scratch", "runoff"):
-            expected = 100 * runoff.certified_accuracy(certificates, kept["y"], [int(row["edits"])])[0]
-            assert row["certified"] == f"{expected:.2f}"
     assert {row["track"] for row in written} == {"scratch", "paper"}
+    at = [row for row in written if (row["track"], row["election"], row["edits"]) == ("scratch", "runoff", "2")]
+    by_networks = {",seeds=2" in row["recipe"]: row for row in at}
+    certificates = runoff.certify(ballots)
+    expected = 100 * runoff.certified_accuracy(certificates, y, [2])[0]
+    assert by_networks[True]["certified"] == f"{expected:.2f}"
+    assert by_networks[True]["std"] == ""
+    alone = [row["certified"]["runoff"][2] for row in rows[3:5]]
+    assert float(by_networks[False]["certified"]) == pytest.approx(np.mean(alone), abs=0.006)
+    assert float(by_networks[False]["std"]) == pytest.approx(np.std(alone, ddof=1), abs=0.02)
+    assert float(by_networks[True]["seconds"]) == pytest.approx(2 * float(by_networks[False]["seconds"]), abs=0.2)
 
 
 def test_the_figure_is_drawn_from_the_rows(tmp_path, monkeypatch):

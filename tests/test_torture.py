@@ -8,7 +8,7 @@ import pytest
 
 from reference import RULES, ballots_of, true_cost
 from tests.torture import __main__ as campaign
-from tests.torture import damage, elections, guard, readers, refits, table
+from tests.torture import damage, elections, guard, readers, refits, table, targets, units
 from tests.torture.guard import guarded, sentence
 from tests.torture.oracle import NEVER, truth
 from tests.torture.tally import Tally
@@ -30,6 +30,33 @@ def test_a_few_elections_and_refits():
     tally = refits.one(1, 0, "GaussianNB", defaults=False, few=True)
     assert tally.lines["members that an edit does not reach"].tried > 10
     assert not failures(tally)
+
+
+def test_a_few_targets():
+    tally = Tally().merge(targets.batch(1, number, size=10) for number in (1, 5, 6))
+    assert len(tally.lines) == 15
+    assert not failures(tally)
+
+
+def test_the_brute_force_for_targets_agrees_with_the_adversary_that_tries_every_ballot():
+    rng = np.random.default_rng(3)
+    for n_members, n_classes in [(1, 3), (3, 2), (4, 2), (3, 3), (2, 4)] * 3:
+        scores = rng.integers(0, 5, (1, n_members, n_classes)).astype(np.float32)
+        spread = [rng.choice(n_members, size).tolist() for size in rng.integers(0, 2, 3)] if rng.integers(2) else None
+        for election in RULES:
+            for to in range(n_classes):
+                expected = true_cost(election, ballots_of(scores[0]), spread, to=to)
+                assert targets.truth_to(scores, election, spread, to)[0] == min(NEVER, expected)
+
+
+def test_refits_of_sources_and_labels():
+    make = refits.estimators(False)["GaussianNB"]
+    tally = units.labels(1, 1, "GaussianNB", make)
+    assert tally.lines["members that an edit does not reach, labels"].tried > 10
+    assert not failures(tally)
+    rng = np.random.default_rng(0)
+    X, y, groups, _ = units.dataset(rng)
+    assert len([*units.edits(X, y, groups, rng)]) == len(units.HOSTILE) + 10
 
 
 def test_what_fails_is_counted_and_written(tmp_path, monkeypatch, capsys):

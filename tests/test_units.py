@@ -103,6 +103,24 @@ def test_names_that_differ_are_different_sources():
     assert composed[0].tolist() == composed[1].tolist()
 
 
+@pytest.mark.parametrize("value", [2.0**53 - 1, np.float64(2**53 - 1), np.float32(2**24 - 1), np.float16(2**11 - 1)])
+def test_the_largest_whole_numbers_that_a_float_tells_apart_are_names(value):
+    assert hashing.source_name(value) == hashing.source_name(int(value)) == str(int(value))
+    with pytest.raises(InputError, match="got"):
+        hashing.source_name(value + type(value)(1))
+
+
+def test_whole_numbers_have_a_limit():
+    assert hashing.source_name(2**512 - 1) == str(2**512 - 1)
+    with pytest.raises(InputError, match="a source must be a string or a whole number"):
+        hashing.source_name(2**512)
+
+
+def test_the_sizes_of_sources():
+    digests = hashing.sources(["a", "b", "a", "c", "a", 1, "1", "a"], 8, KEY)
+    assert hashing.source_sizes(digests) == (4, 0.5)
+
+
 NAMELESS = [None, float("nan"), np.nan, pd.NA, pd.NaT, True, 0.5, 2.0**53, np.float32(2**24), np.datetime64(5, "ns")]
 NAMELESS += [b"a", ("a", 1), ["a"], float("inf"), 1j, {"a": 1}, 2**600]
 
@@ -247,6 +265,7 @@ def tiny(contents):
     return RunoffClassifier(**settings).fit(np.array(x), np.array(y), groups)
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_no_source_edit_changes_a_prediction_within_its_radius():
     """Every subset of at most `radius` sources, old and new ones, each with every content, really refitted."""
     contents = [(1, 2, 1), (1, 2, 1), (1, 2, 0), (1, 1, 1), (1, 2, 1), (1, 2, 1), (1, 2, 1)]

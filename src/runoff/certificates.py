@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from runoff import elections
+from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.ballots import Ballots, points, readable
-from runoff.errors import InputError, MissingExtraError
-from runoff.scores import blocks_of, checked_scores, in_parts, n_threads, selected
+from runoff.errors import InputError, MissingExtraError, NoSuchInputError
+from runoff.scores import blocks_of, checked_scores, in_parts, n_threads, origin_of, selected
 from runoff.spreads import Spread
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def certify(
     ----------
     scores : (n_samples, n_members, n_classes) real numbers
         Logits, probabilities or ballots (`runoff.rank`) of an ensemble: an array, also memory-mapped, or an iterator
-        of blocks of inputs. Only each member's ranking is read; a tie ranks the lower class index first.
+        of blocks of inputs. Those that a classifier's `scores` returns, in blocks too, bring their spread and unit.
+        Only each member's ranking is read; a tie ranks the lower class index first.
     election : "runoff" or "plurality"
         How ballots become a prediction.
     spread : None or (n_buckets, d) integers
@@ -81,20 +83,19 @@ def certify(
         raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
     if bound == "paper" and not rule.in_paper:
         raise InputError(f"bound='paper' needs an election of the paper, got {rule.name!r}: use bound='tight'")
-    fingerprint = getattr(scores, "fingerprint", None)
-    if fingerprint is not None:  # a `Scores`
-        known: Any = getattr(scores, "spread")  # noqa: B009
-        if spread is not None and not np.array_equal(spread, known):
+    scores, origin = origin_of(scores)
+    counted = unit or "samples"
+    if origin is not None:
+        if spread is not None and not np.array_equal(spread, origin.spread):
             raise InputError(
-                f"spread must be the one that these scores' members were trained with (partition {fingerprint[:12]}), "
-                "got another: leave it out"
+                "spread must be the one that these scores' members were trained with (partition "
+                f"{origin.fingerprint[:12]}), got another: leave it out"
             )
-        spread = known
-    counted = getattr(scores, "unit", unit or "samples")
+        spread, counted = origin.spread, origin.unit
+        if not origin.classes_fixed:
+            raise InputError(LABELS_NOT_FIXED)
     if unit not in (None, counted):
         raise InputError(f"unit must be that of these scores' members, {counted!r}, got {unit!r}: leave it out")
-    if not getattr(scores, "classes_fixed", True):
-        raise InputError(LABELS_NOT_FIXED)
     source = None if isinstance(scores, Iterator) else checked_scores(scores)
     checked: Spread | None = None
     results: list[NDArray[np.int64]] = []
@@ -118,7 +119,7 @@ def certify(
         election=rule,
         bound=bound,
         spread=checked,
-        fingerprint=fingerprint,
+        fingerprint=None if origin is None else origin.fingerprint,
         unit=unit_of(counted).name,
         _scores=source,
     )
@@ -226,6 +227,12 @@ class Certificates:
             frame["radius_to"] = self.radius_to(to)
         return frame if self.unit == "samples" else frame.assign(unit=self.unit)
 
+    def certified_accuracy(
+        self, y_true: ArrayLike, budgets: ArrayLike, *, by_class: bool = False
+    ) -> NDArray[np.float64]:
+        """Return `runoff.certified_accuracy` of these certificates: the fraction correct with radius >= budget."""
+        return certified_accuracy(self, y_true, budgets, by_class=by_class)
+
     def radius_to(self, label: Any, scores: ArrayLike | Iterator[ArrayLike] | None = None) -> NDArray[np.int64]:
         """Return, for each input, the largest number of edits proven unable to make the ensemble predict `label`.
 
@@ -327,7 +334,7 @@ class Certificates:
 
     def describe(self, i: int, ballots: Ballots, attack: Attack | None) -> str:
         """Return the paragraph of `explain` for ballots and an attack that are already known."""
-        radius = int(self.radius[i])
+        radius = int(self.radius[self._position(i)])
         story = self.election.hold(ballots).story.describe(self.classes)
         return f"{story} {unit_of(self.unit).proven(radius)} {self._attack_story(radius, attack)}"
 
@@ -349,9 +356,18 @@ class Certificates:
         )
         return f"The cheapest attack found takes over {size}{reached}: {attack.how}; {exact}."
 
+    def _position(self, i: int) -> int:
+        """Return the position of input i, which may count from the end."""
+        if not isinstance(i, (int, np.integer)) or isinstance(i, bool):
+            raise InputError(f"an input is named by its position, a whole number, got {i!r:.60}")
+        if not -len(self) <= i < len(self):
+            known = f"{count(len(self), 'input')}, 0 to {len(self) - 1}" if len(self) else "no inputs"
+            raise NoSuchInputError(f"there is no input {i}: these certificates are of {known}")
+        return int(i) % len(self)
+
     def _ballots(self, i: int, scores: ArrayLike | None) -> Ballots:
         """Return the ballots of input i, checked to be those that were certified."""
-        i = range(len(self))[i]
+        i = self._position(i)
         if scores is None:
             if self._scores is None:
                 raise InputError(
@@ -371,23 +387,45 @@ class Certificates:
         return ballots
 
 
-def certified_accuracy(certificates: Certificates, y_true: ArrayLike, budgets: ArrayLike) -> NDArray[np.float64]:
+def certified_accuracy(
+    certificates: Certificates, y_true: ArrayLike, budgets: ArrayLike, *, by_class: bool = False
+) -> NDArray[np.float64]:
     """Return the fraction of inputs that are predicted correctly with radius >= budget, for each budget.
+
+    The overall fraction can hide a rare class of which nothing is certified; `by_class` shows it.
 
     Parameters
     ----------
     certificates : Certificates
     y_true : (n_samples,) the true classes
     budgets : numbers of edits; 0 gives the clean accuracy
+    by_class : return a row for each class, in the order of `classes` or of the class indices: the fraction of this
+        class's inputs, NaN if there are none
 
     Returns
     -------
-    accuracy : (n_budgets,) floats
+    accuracy : (n_budgets,) floats, or (n_classes, n_budgets)
+
+    Examples
+    --------
+    >>> import numpy as np, runoff
+    >>> scores = np.array([[[3, 2, 1]] * 7, [[3, 2, 1]] * 4 + [[1, 3, 2]] * 3])  # two inputs, 7 members, 3 classes
+    >>> certificates = runoff.certify(scores)
+    >>> certificates.certified_accuracy([0, 1], [0, 3])
+    array([0.5, 0.5])
+    >>> certificates.certified_accuracy([0, 1], [0, 3], by_class=True)
+    array([[ 1.,  1.],
+           [ 0.,  0.],
+           [nan, nan]])
 
     """
     labels, edits = _checked_labels(certificates, y_true), _checked_budgets(budgets)
-    correct = certificates.prediction == labels
-    return np.array([np.mean(correct & (certificates.radius >= edit)) for edit in edits])
+    certified = (certificates.prediction == labels)[:, None] & (certificates.radius[:, None] >= edits)
+    if not by_class:
+        return np.array([np.mean(column) for column in certified.T])
+    names = np.arange(certificates.n_classes) if certificates.classes is None else certificates.classes
+    each = [certified[labels == name] for name in names]
+    return np.array([rows.mean(axis=0) if len(rows) else np.full(len(edits), np.nan) for rows in each])
 
 
 def targeted_rate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ from numpy.typing import NDArray
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from runoff import executors
+from runoff._io.progress import with_progress
 from runoff.ballots import Ballots
+from runoff.checking import accepts_nan, number_type
 from runoff.ensemble import Ensemble
 from runoff.errors import MemberError
-from runoff.isolation import seeds_of, undisturbed
-from runoff.members import PROBES, Member, MemberEstimator, default_estimator, fit_member, rank_member, score_member
+from runoff.executors import Executor, Place, Watch
+from runoff.fitting import Fitting, kind_here, require_versions
+from runoff.isolation import undisturbed
+from runoff.members import PROBES, Member, MemberEstimator, default_estimator, rank_member, score_member
 from runoff.samples import Rows, Samples
 
 INPUTS = 8192  # scored at a time; a constant, since last bits may depend on it
@@ -53,6 +59,11 @@ class RunoffClassifier(Ensemble):
     threat : "samples", or "labels" where samples are trusted and labels are not. Then an edit is one label changed, and
         inserted or deleted samples are not covered. Parts are even
     shared : for threat="labels" only, a transformer that is fitted once, on all of X and no label, for all members
+    dtype : the type in which numbers reach the members, "float32" or "float64". Default: float64, whatever the type of
+        X, which other samples can change. Samples are hashed by their exact values in both cases
+    verbose : show progress of `fit` on standard error: a bar on terminals, elsewhere a line every 30 seconds
+    executor : where members are trained: "joblib" (the default, with n_jobs), "local", "ray", or an object of
+        `runoff.executors` such as `Ray(address=...)`
 
     Attributes
     ----------
@@ -81,6 +92,9 @@ class RunoffClassifier(Ensemble):
         hash: Any = "content",
         threat: str = "samples",
         shared: Any = None,
+        dtype: Any = None,
+        verbose: bool | int = False,
+        executor: Any = None,
     ) -> None:
         self.estimator = estimator
         self.n_partitions = n_partitions
@@ -95,6 +109,15 @@ class RunoffClassifier(Ensemble):
         self.hash = hash
         self.threat = threat
         self.shared = shared
+        self.dtype = dtype
+        self.verbose = verbose
+        self.executor = executor
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        number_type(self.dtype)
+        if self.executor is not None:
+            executors.get(self.executor)
 
     def _prepare(self) -> None:
         kind = self._features.kind
@@ -102,26 +125,25 @@ class RunoffClassifier(Ensemble):
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
         labels = self.classes_[codes]  # in the type of the classes, which no sample can change
+        executor = executors.get("joblib" if self.executor is None else self.executor, self.n_jobs)
+        kinds = () if executor.here else executor.kinds(kind_here)
+        require_versions(kinds, kind_here(Place()) if kinds else {})
+        parts = {m: rows[m] for m in which}
+        work = Fitting(self._unfitted, self._features, labels, parts, self._seed, self._n_seeds, kinds)
         with undisturbed():  # also around threads of joblib: the first to finish must not lift the limit of one thread
-            trained: list[Member] = list(
-                Parallel(n_jobs=self.n_jobs)(
-                    delayed(fit_member)(
-                        self._unfitted, *self._part(rows[m], labels), m, seeds_of(self._seed, m, self._n_seeds)
-                    )
-                    for m in which
-                )
-            )
-            if not self.members_:  # in `fit` only: updates use the same estimator
-                self._check_repeats(trained, labels, rows)
+            trained = self._run(executor, work, list(which))
+            if not self.members_ and len(rows) > 1:  # in `fit` only: updates use the same estimator
+                self._check_repeats(trained, executor, work)
         return trained
 
-    def _part(self, rows: Rows, labels: NDArray[Any]) -> tuple[Samples, NDArray[Any], Rows]:
-        """Return the training data of a member; to another process, only the rows of this member are sent."""
-        if self.n_jobs in (None, 1):
-            return self._features, labels, rows
-        return self._features.select(rows), labels[rows], np.arange(len(rows))
+    def _run(self, executor: Executor, work: Fitting, which: list[int]) -> list[Member]:
+        quiet = False if executor.here or len(which) < 2 else None
+        watch = Watch(show=True if self.verbose else quiet)
+        with closing(executor.run(work, which, watch=watch)) as results:
+            shown = with_progress(results, "training members", len(which), show=watch.show, note=watch.note)
+            return sorted((member for _, member in shown), key=lambda member: member.index)
 
-    def _check_repeats(self, trained: Sequence[Member], labels: NDArray[Any], rows: list[Rows]) -> None:
+    def _check_repeats(self, trained: Sequence[Member], executor: Executor, work: Fitting) -> None:
         """Reject estimators that do not repeat: retrain one member after the others, and score both, one of them twice.
 
         With unseeded random numbers, untouched members would differ between two fits, and no radius would hold.
@@ -130,8 +152,8 @@ class RunoffClassifier(Ensemble):
         if first is None:
             return
         m = first.index
-        again = fit_member(self._unfitted, self._features, labels, rows[m], m, seeds_of(self._seed, m, self._n_seeds))
-        probes = self._features.select(np.unique(np.linspace(0, len(labels) - 1, PROBES).astype(np.int64)))
+        [again] = self._run(executor, work, [m])
+        probes = self._features.select(np.unique(np.linspace(0, len(self._features) - 1, PROBES).astype(np.int64)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scores = [member.scores(probes, self.classes_) for member in (first, first, again)]
@@ -177,10 +199,10 @@ class RunoffClassifier(Ensemble):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = accepts_nan(self.estimator)
         if self.estimator is None:
             tags.input_tags.sparse = True
         else:
-            inner = get_tags(self.estimator).input_tags
-            tags.input_tags.sparse, tags.input_tags.allow_nan = inner.sparse, inner.allow_nan
+            tags.input_tags.sparse = get_tags(self.estimator).input_tags.sparse
             tags.classifier_tags.multi_class = True
         return tags

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from runoff import hashing, labels, samples
+from runoff import checking, hashing, labels, samples
 from runoff.ballots import Ballots, points
 from runoff.certificates import BOUNDS, LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
@@ -41,6 +41,7 @@ class FittedState:
     n_seeds: int
     width: tuple[str, tuple[int, ...]]  # the kind and the width of X
     sources: tuple[int, float] | None = None  # their number, and the largest one's share of the samples
+    n_single_class: int = 0  # members with samples of one class only
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -64,13 +65,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     _samples: Any  # the training samples; None in a loaded ensemble
 
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, **unsupported: Any) -> Self:
         """Hash the samples into buckets and train every member on its buckets.
 
         `groups` names the source of each sample, by a string or a whole number: the sender, annotator or client that it
         comes from. Then the source alone decides the bucket, and one edit is one source: everything that it
         contributes, any number of samples. A new source is one edit; a sample that moves between sources is two.
         """
+        checking.refuse(unsupported)
         self._check_settings()
         before = self.__dict__.copy()
         try:
@@ -88,6 +90,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # `update` keeps these classes, even if the setting changes in between.
         self._fixed_classes = None if self.classes is None else labels.sorted_classes(self.classes)
         X, y = self._checked(X, y, reset=True)
+        if self.threat == "samples":  # where samples are trusted, a step may learn from all of them
+            checking.warn_of_fitted_steps(X, stacklevel=3)
         self._seed = _seed(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
         if groups is not None and self.threat == "labels":
@@ -104,18 +108,24 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._features = self._seen_by_members(X, self._digests)
         self._prepare()
         self._train_members(range(self.partition_.n_members))
+        n_edits = len(y) if self._source_sizes is None else self._source_sizes[0]
+        empty = int(np.count_nonzero(self.member_sizes_ == 0))
+        checking.warn_of_idle_members(
+            empty, self._n_single_class, self.partition_.n_members, n_edits, unit, stacklevel=3
+        )
 
     def _seen_by_members(self, inputs: Samples, digests: hashing.Digests | None = None) -> Samples:
         """Return samples as members see them: after the shared transformer, if there is one.
 
         With digests, each content is transformed once, in an order that depends on the set alone.
         """
+        numbers = np.dtype(getattr(self, "dtype", None) or np.float64)
         if self.shared_ is None:
-            return inputs
+            return inputs.with_numbers(numbers)
         if digests is None:
-            return self.shared_.transform(inputs)
+            return self.shared_.transform(inputs).with_numbers(numbers)
         rows, ranks = distinct(digests)
-        return self.shared_.transform(inputs.select(rows)).select(ranks)
+        return self.shared_.transform(inputs.select(rows)).select(ranks).with_numbers(numbers)
 
     def _prepare(self) -> None:
         """Set what all members share: chosen by `fit`, kept by `update`."""
@@ -143,6 +153,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.members_ = [members[m] for m in sorted(members)]
         self._warn_refused()
         self.member_sizes_ = np.array([len(member_rows) for member_rows in rows])
+        self._n_single_class = self.partition_.single_class(rows, codes)
         self._source_sizes = None if self._sources is None else hashing.source_sizes(self._sources)
 
     def _warn_refused(self) -> None:
@@ -178,7 +189,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def balance(self) -> str:
         """Return a sentence on how evenly the samples are divided among members, and among sources."""
         check_is_fitted(self)
-        return self.partition_.balance(self.member_sizes_, self._source_sizes)
+        return self.partition_.balance(self.member_sizes_, self._source_sizes, self._n_single_class)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label that the members elect for each input."""
@@ -186,6 +197,26 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) == 1:
             return np.repeat(self.classes_, len(self._samples_of(X, reset=False)))
         return self._elect(X, bound="paper" if get(self.election).in_paper else self.bound).prediction
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return each class's share of the members' first choices: for thresholds and rankings, and not certified.
+
+        As in scikit-learn: (n_samples, n_classes), or, of two classes, the share of the second less that of the first,
+        (n_samples,). Where the election elects another class than the one with the most first choices, its share is
+        raised just above, so that the largest belongs to the prediction. Radii say nothing about these numbers.
+        """
+        check_is_fitted(self)
+        inputs = self._samples_of(X, reset=False)
+        if len(self.classes_) == 1:
+            return np.ones(len(inputs))
+        ballots = self._ranked(self._seen_by_members(inputs))
+        first = ballots.argmax(axis=2)
+        shares = np.stack([(first == c).mean(axis=1) for c in range(len(self.classes_))], axis=1)
+        bound = "paper" if get(self.election).in_paper else self.bound
+        elected = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound).prediction
+        other = np.flatnonzero(shares.argmax(axis=1) != elected)
+        shares[other, elected[other]] = np.nextafter(shares[other].max(axis=1), 2)
+        return shares[:, 1] - shares[:, 0] if len(self.classes_) == 2 else shares
 
     def certify(self, X: Any) -> Certificates:
         """Return predictions with their proven radii: `.prediction` and `.runner_up` are labels.
@@ -215,6 +246,21 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ballots, election=self.election, spread=partition.spread, bound=bound, unit=partition.unit
         )
         return certificates.named(self.classes_, partition.fingerprint)
+
+    def fit_undefended(self, X: Any = None, y: Any = None) -> Self:
+        """Return one model of the same kind as the members, trained on all samples at once: the undefended baseline.
+
+        By default it learns from the training samples of this ensemble; a loaded ensemble has none, so pass X and y. It
+        is an ensemble with a single member, so `predict` and `score` work as usual, and its radii are 0.
+        """
+        check_is_fitted(self)
+        if X is None and self._samples is None:
+            raise InputError("a loaded classifier has no training samples: pass them, as in fit_undefended(X, y)")
+        alone = clone(self).set_params(n_partitions=1, spread=1, n_seeds=1, random_state=self._seed)
+        if "checkpoints" in alone.get_params(deep=False):  # those are the members' networks
+            alone.set_params(checkpoints=None)
+        fitted: Self = alone.fit(self._samples.data, self._labels) if X is None else alone.fit(X, y)
+        return fitted
 
     def update(self, add: Edit | None = None, remove: Edit | None = None) -> Self:
         """Insert and delete training samples; only members whose buckets changed are retrained.
@@ -249,14 +295,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y = data.labels
         if not len(y):
             raise InputError("update must leave at least one training sample, got none")
-        before = self.__dict__.copy()
-        self._samples, self._labels, self._digests, self._sources, self._buckets = data
-        self._features = self._seen_by_members(data.samples, data.digests)
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
-        self.updated_members_ = np.unique(self.partition_.spread[changed])
-        if self._fixed_classes is None and not _same_labels(np.unique(y), self.classes_):
-            self.updated_members_ = np.arange(self.partition_.n_members)
+        before = self.__dict__.copy()
         try:
+            self._samples, self._labels, self._digests, self._sources, self._buckets = data
+            self._features = self._seen_by_members(data.samples, data.digests)
+            self.updated_members_ = np.unique(self.partition_.spread[changed])
+            if self._fixed_classes is None and not _same_labels(np.unique(y), self.classes_):
+                self.updated_members_ = np.arange(self.partition_.n_members)
             self._train_members(self.updated_members_.tolist())
         except BaseException:
             self._undo(before)
@@ -276,6 +322,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             n_seeds=self._n_seeds,
             width=self._width,
             sources=self._source_sizes,
+            n_single_class=self._n_single_class,
         )
 
     def restore(self, state: FittedState) -> None:
@@ -286,6 +333,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._training_sets, self.member_sizes_ = state.training_sets, state.member_sizes
         self._seed, self._n_seeds, self._width = state.seed, state.n_seeds, state.width
         self._samples, self._source_sizes, self.shared_ = None, state.sources, None
+        self._n_single_class = state.n_single_class
         self.threat = "labels" if state.partition.unit == "labels" else "samples"
 
     def _check_samples(self) -> None:
@@ -376,24 +424,29 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:
         """Return X as samples. Arrays are checked as scikit-learn does."""
-        if _is_text(X):
+        if checking.is_text(X):
             checked: Samples = samples.from_any(X)
         elif hasattr(X, "columns") and hasattr(X, "iloc"):
             validate_data(self, X, reset=reset, skip_check_array=True)
             checked = samples.from_any(X)
         else:
-            tags = get_tags(self)
-            checked = samples.from_any(
-                validate_data(
+            estimator = getattr(self, "estimator", None)
+            allow_nan = get_tags(self).input_tags.allow_nan and not (hasattr(X, "tocsr") and estimator is None)
+            try:
+                X = validate_data(
                     self,
                     X,
                     reset=reset,
                     accept_sparse="csr",
                     dtype=None,
                     allow_nd=True,
-                    ensure_all_finite=not tags.input_tags.allow_nan,
+                    ensure_all_finite=not allow_nan,
                 )
-            )
+            except ValueError as error:
+                if "contains NaN" in str(error):
+                    raise checking.missing_values(estimator) from None
+                raise
+            checked = samples.from_any(X)
         if reset:
             self._width = (checked.kind, checked.width())
         elif (checked.kind, checked.width()) != self._width:
@@ -428,9 +481,3 @@ def _same_contents(a: hashing.Digests, b: hashing.Digests) -> bool:
 def _same_labels(a: NDArray[Any], b: NDArray[Any]) -> bool:
     """Return whether sorted labels are equal, type included: members are trained on labels of that type."""
     return a.dtype == b.dtype and np.array_equal(a, b)
-
-
-def _is_text(X: Any) -> bool:
-    if isinstance(X, (list, tuple)):
-        return bool(X) and all(isinstance(text, str) for text in X)
-    return hasattr(X, "ndim") and X.ndim == 1 and len(X) > 0 and all(isinstance(text, str) for text in X)

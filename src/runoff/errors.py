@@ -13,6 +13,14 @@ class InputError(RunoffError):
     """An argument, array or file from the user that is invalid."""
 
 
+class FittedInFrontWarning(UserWarning):
+    """X looks as if a step that was fitted on all samples had run in front of the classifier, which voids radii."""
+
+
+class NoSuchInputError(InputError, IndexError):
+    """The position of an input that certificates do not have."""
+
+
 class MissingExtraError(RunoffError, ImportError):
     """An optional dependency that is not installed; the message says how to install it."""
 

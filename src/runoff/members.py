@@ -258,7 +258,9 @@ def default_estimator(kind: str) -> Any:
         filled = make_pipeline(SimpleImputer(keep_empty_features=True), StandardScaler())
         columns = make_column_transformer((filled, numbers), (OneHotEncoder(handle_unknown="ignore"), others))
         return make_pipeline(columns, regression)
-    return make_pipeline(FunctionTransformer(flat), StandardScaler(), regression)
+    return make_pipeline(
+        FunctionTransformer(flat), SimpleImputer(keep_empty_features=True), StandardScaler(), regression
+    )
 
 
 def flat(images: NDArray[Any]) -> NDArray[Any]:

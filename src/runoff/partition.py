@@ -76,18 +76,25 @@ class Partition:
         settings = json.dumps([self.n_partitions, self.d, list(self.offsets), name, key, *unit])
         return hashlib.sha256(settings.encode()).hexdigest()
 
-    def balance(self, sizes: NDArray[np.int64], sources: tuple[int, float] | None = None) -> str:
+    def balance(self, sizes: NDArray[np.int64], sources: tuple[int, float] | None = None, single: int = 0) -> str:
         """Return a sentence on how evenly samples are divided among members.
 
-        `sources` is their number, and the share of samples of the largest.
+        `sources` is their number, and the share of samples of the largest; `single` is the number of members with
+        samples of one class.
         """
         by_source = (
             "" if sources is None else f"; {sources[0]:,} sources, the largest with {sources[1]:.1%} of the samples"
         )
         return (
             f"{self.n_members} members, each bucket in {self.d}: {sizes.min()} to {sizes.max()} samples per member, "
-            f"{sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any{by_source}"
+            f"{sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any"
+            f"{f', {single} with one class only' if single else ''}{by_source}"
         )
+
+    @staticmethod
+    def single_class(rows: list[NDArray[np.int64]], codes: NDArray[np.int64]) -> int:
+        """Return the number of members that have samples, but of one class only."""
+        return sum(len(part) > 0 and bool((codes[part] == codes[part[0]]).all()) for part in rows)
 
     def digests(self, samples: Samples) -> hashing.Digests:
         """Return a 128-bit digest of each sample's content, by which a member's samples are sorted."""

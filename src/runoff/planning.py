@@ -184,7 +184,7 @@ class Plan(Sequence[Choice]):
 
 
 class _Few(RunoffClassifier):
-    """A classifier of which only the first members are trained; the others have nothing to say."""
+    """A classifier of which only the first members are trained; the others are empty."""
 
     _n_trained: int
 
@@ -294,6 +294,7 @@ def _choices(
     classifier._n_trained = few or n_members
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*votes? by (its|their) class shares", category=UserWarning)
+        warnings.filterwarnings("ignore", message=".*members learn nothing", category=UserWarning)  # the table shows it
         classifier.fit(X, y, groups)
         n = len(classifier._labels)
         rows = _some_rows(classifier._labels, balanced)
@@ -318,7 +319,7 @@ def _choices(
                 n_partitions=int(classifier.n_partitions),
                 election=rule.name,
                 samples_per_member=n / classifier.n_partitions,
-                largest_radius=(n_members - 1) // 2,
+                largest_radius=(n_members - 1) // (2 * int(classifier.spread)),
                 estimate=estimate,
                 balance=classifier.balance(),
                 unit=classifier.partition_.unit,

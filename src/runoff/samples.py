@@ -26,6 +26,8 @@ class Samples(ABC):
 
     kind: str
 
+    numbers: np.dtype[Any] = np.dtype(np.float64)  # the type in which members see numbers, whatever the type of X
+
     def __init__(self, data: Any) -> None:
         self.data = data
         self._inputs: dict[Any, Any] = {}  # as the last member saw them: most members share one form
@@ -35,6 +37,26 @@ class Samples(ABC):
 
     def __len__(self) -> int:
         return int(self.data.shape[0])
+
+    def with_numbers(self, numbers: np.dtype[Any]) -> Samples:
+        """Return the same samples, whose numbers members see in another type. Their content is hashed as before."""
+        if numbers == self.numbers:
+            return self
+        same = copy.copy(self)
+        same.numbers, same._inputs = numbers, {}
+        return same
+
+    def _like_these(self, samples: Samples) -> Samples:
+        """Return samples made of these, with the same type of numbers."""
+        samples.numbers = self.numbers
+        return samples
+
+    def _cast(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
+        """Return numbers in the type for members; what is too large for it becomes infinite."""
+        if numbers.dtype == self.numbers:
+            return numbers
+        with np.errstate(over="ignore"):
+            return numbers.astype(self.numbers)
 
     @abstractmethod
     def content(self) -> Iterable[Any]:
@@ -75,21 +97,21 @@ class Samples(ABC):
 
 
 class Dense(Samples):
-    """An array of numbers, (n, features) or (n, height, width, ...). Members see float64."""
+    """An array of numbers, (n, features) or (n, height, width, ...)."""
 
     kind = "dense"
 
     def content(self) -> Iterable[Any]:
         return hashing.number_rows(self.data)
 
-    def take(self, rows: Rows) -> NDArray[np.float64]:
-        return hashing.plain_floats(self.data[rows])
+    def take(self, rows: Rows) -> NDArray[Any]:
+        return self._cast(hashing.plain_floats(self.data[rows]))
 
-    def joined(self, other: Samples) -> Dense:
-        return Dense(np.concatenate([self.data, other.data]))
+    def joined(self, other: Samples) -> Samples:
+        return self._like_these(Dense(np.concatenate([self.data, other.data])))
 
-    def select(self, rows: Rows) -> Dense:
-        return Dense(self.data[rows])
+    def select(self, rows: Rows) -> Samples:
+        return self._like_these(Dense(self.data[rows]))
 
 
 class Resized(Dense):
@@ -138,18 +160,18 @@ class Sparse(Samples):
 
     def take(self, rows: Rows) -> Any:
         part = self.data[rows].astype(np.float64)
-        part.data = hashing.plain_floats(part.data)
+        part.data = self._cast(hashing.plain_floats(part.data))
         if max(part.nnz, *part.shape) < 2**31:  # the full matrix may have wider indices because of other samples
             part.indices, part.indptr = part.indices.astype(np.int32), part.indptr.astype(np.int32)
         return part
 
-    def joined(self, other: Samples) -> Sparse:
+    def joined(self, other: Samples) -> Samples:
         from scipy import sparse
 
-        return Sparse(sparse.vstack([self.data, other.data], format="csr"))
+        return self._like_these(Sparse(sparse.vstack([self.data, other.data], format="csr")))
 
-    def select(self, rows: Rows) -> Sparse:
-        return Sparse(self.data[rows])
+    def select(self, rows: Rows) -> Samples:
+        return self._like_these(Sparse(self.data[rows]))
 
 
 class Texts(Samples):
@@ -174,7 +196,7 @@ class Texts(Samples):
 
 
 class Frame(Samples):
-    """A pandas DataFrame. In a member's rows, a column of numbers is float64, any other column is categorical."""
+    """A pandas DataFrame. In a member's rows, a column holds numbers (floats), or it is categorical."""
 
     kind = "table"
 
@@ -199,13 +221,12 @@ class Frame(Samples):
 
     def kinds(self, part: Any) -> Kinds:
         columns = [part.iloc[:, c] for c in range(part.shape[1])]
-        return tuple(None if column.dtype == np.float64 else tuple(column.cat.categories) for column in columns)
+        return tuple(None if column.dtype == self.numbers else tuple(column.cat.categories) for column in columns)
 
     def _converted(self, kinds: Kinds) -> Any:
         return self._typed(self.data, kinds)
 
-    @staticmethod
-    def _typed(frame: Any, kinds: Sequence[tuple[str, ...] | None]) -> Any:
+    def _typed(self, frame: Any, kinds: Sequence[tuple[str, ...] | None]) -> Any:
         import pandas as pd
 
         columns = {}
@@ -214,7 +235,7 @@ class Frame(Samples):
             if known is None:
                 plain = _is_plain(column.dtype)
                 numbers = column.to_numpy() if plain else np.array([_number(value) for value in column.tolist()])
-                values: Any = hashing.plain_floats(numbers)
+                values: Any = self._cast(hashing.plain_floats(numbers))
             else:
                 texts = [_category(value) for value in column.tolist()]
                 unseen = sorted({text for text in texts if text is not None} - set(known))
@@ -224,14 +245,14 @@ class Frame(Samples):
         typed.columns = frame.columns
         return typed
 
-    def joined(self, other: Samples) -> Frame:
+    def joined(self, other: Samples) -> Samples:
         import pandas as pd
 
         objects = [self.data.astype(object), other.data.astype(object)]
-        return Frame(pd.concat(objects, ignore_index=True))
+        return self._like_these(Frame(pd.concat(objects, ignore_index=True)))
 
-    def select(self, rows: Rows) -> Frame:
-        return Frame(self.data.iloc[rows])
+    def select(self, rows: Rows) -> Samples:
+        return self._like_these(Frame(self.data.iloc[rows]))
 
     def width(self) -> Any:
         return tuple(map(str, self.data.columns))

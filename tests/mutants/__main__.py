@@ -1,10 +1,11 @@
 """Break the package one expression at a time: do the tests notice?
 
-    python -m tests.mutants [--part NAME ...] [--changed BASE] [--seconds S] [--jobs N] [--write]
+    python -m tests.mutants [--part NAME ...] [--changed BASE] [--sample N] [--again] [--jobs N] [--write]
 
 Each mutant has one change in one function. It is run uncompiled, in a fork of an interpreter that has everything
-imported, against the tests that run the changed function. `--changed` takes only lines that differ from a commit. A
-survivor is either a gap in the tests or a change that cannot matter: tests/equivalent_mutants.toml says of those why.
+imported, against the tests that run the changed function. `--changed` takes only lines that differ from a commit,
+`--sample` a number of mutants of a part, the same ones each time, and `--again` only what the last run did not notice.
+A survivor is either a gap in the tests or a change that cannot matter: tests/equivalent_mutants.toml says of those why.
 Exits with code 1 where less than 95 % of a part's mutants are noticed, or with --changed any is not.
 """
 
@@ -12,20 +13,20 @@ import os
 import sys
 
 if os.environ.get("NUMBA_DISABLE_JIT") != "1":  # before numba is imported
-    os.environ["NUMBA_DISABLE_JIT"] = "1"
+    os.environ |= {"NUMBA_DISABLE_JIT": "1", "OMP_NUM_THREADS": "1"}  # a fork of a process with threads would hang
     os.execv(sys.executable, [sys.executable, "-m", "tests.mutants", *sys.argv[1:]])  # noqa: S606
 
 import argparse
-import random
+import hashlib
 import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 from tests.mutants import report
-from tests.mutants.operators import Mutant
+from tests.mutants.operators import Mutant, mutants
 from tests.mutants.parts import PACKAGE, PARTS, ROOT
-from tests.mutants.running import Results, campaign
+from tests.mutants.running import SURVIVED, UNCOVERED, Results, campaign
 
 
 def changed_lines(base: str) -> dict[str, set[int]]:
@@ -47,12 +48,13 @@ def one_part(name: str, lines: dict[str, set[int]] | None, given: argparse.Names
     """The mutants of one part, in a process of its own: pytest collects once in a process."""
     part = PARTS[name]
     files = [f for f in part.present() if lines is None or f in lines]
-    chosen = random.Random(given.seed)  # noqa: S311
+    every = [m for file in files for m, _ in mutants(file, (PACKAGE / file).read_text())]
+    kept = report.last(name, every) if given.again else {}
+    noticed = {mutant for mutant, verdict in kept.items() if verdict not in (SURVIVED, UNCOVERED)}
+    sample = {*sorted(every, key=lambda m: _draw(m, given.seed))[: given.sample or None]}
 
     def wanted(mutant: Mutant) -> bool:
-        if given.match and given.match not in str(mutant):
-            return False
-        if given.every > 1 and chosen.random() >= 1 / given.every:
+        if mutant not in sample or mutant in noticed or (given.match and given.match not in str(mutant)):
             return False
         return lines is None or not lines[mutant.file].isdisjoint(range(mutant.line, mutant.end + 1))
 
@@ -62,7 +64,7 @@ def one_part(name: str, lines: dict[str, set[int]] | None, given: argparse.Names
         print(f"{name}: {text}", file=sys.stderr, flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
-        return campaign(
+        results = campaign(
             files,
             part.tests,
             jobs=given.jobs,
@@ -72,6 +74,15 @@ def one_part(name: str, lines: dict[str, set[int]] | None, given: argparse.Names
             told=told,
             folder=Path(folder, "tests"),
         )
+    results.total = len(every)
+    results.verdicts = {m: results.verdicts.get(m, kept.get(m)) for m in every if m in results.verdicts or m in kept}
+    report.remember(name, results)
+    return results
+
+
+def _draw(mutant: Mutant, seed: int) -> bytes:
+    """A number of each mutant's own, so that a change of the code changes the sample there only."""
+    return hashlib.sha256(f"{seed}{mutant.key}".encode()).digest()
 
 
 def main() -> int:
@@ -80,7 +91,8 @@ def main() -> int:
     parser.add_argument("--part", action="append", choices=PARTS, help="default: all that are here")
     parser.add_argument("--changed", metavar="BASE", help="only lines that differ from this commit")
     parser.add_argument("--seconds", type=float, help="start no more mutants after so many seconds a part")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="about one mutant in N")
+    parser.add_argument("--sample", type=int, metavar="N", help="only so many mutants of a part")
+    parser.add_argument("--again", action="store_true", help="only what the last run did not notice")
     parser.add_argument("--match", help="only mutants whose description contains this")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "src" / "runoff"
-PROOFS = ("test_cover.py", "test_reference.py", "test_adversary.py", "test_relations.py", "test_inputs.py")
+PROOFS = ("test_pinned.py", "test_cover.py", "test_reference.py", "test_adversary.py", "test_relations.py")
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,25 @@ class Part:
         return [str(p.relative_to(PACKAGE)) for file in self.files for p in sorted(PACKAGE.glob(file))]
 
 
-MEMBERS = ("test_hashing.py", "test_isolation.py", "test_labels.py", "test_estimators.py", "test_classifier.py")
+MEMBERS = (
+    "test_hashing.py",
+    "test_isolation.py",
+    "test_labels.py",
+    "test_estimators.py",
+    "test_classifier.py",
+    "test_units.py",
+)
 
 PARTS = {
-    "covering": Part(("_kernels/covering.py",), PROOFS),
+    "covering": Part(("_kernels/covering.py",), ("test_cover.py", *PROOFS)),
     "kernels": Part(
-        ("_kernels/counting.py", "_kernels/plurality.py", "_kernels/runoff*.py"), ("test_adversary.py", *PROOFS)
+        ("_kernels/counting.py", "_kernels/plurality.py", "_kernels/runoff*.py"),
+        ("test_pinned.py", "test_adversary.py", *PROOFS, "test_inputs.py"),
+    ),
+    "maximin": Part(("_kernels/maximin.py", "elections/maximin.py"), ("test_pinned.py", "test_adversary.py", *PROOFS)),
+    "targets": Part(
+        ("_kernels/targets.py", "_kernels/targets_spread.py", "elections/overtaking.py"),
+        ("test_pinned.py", "test_targets.py", "test_certificates.py"),
     ),
     "elections": Part(
         (
@@ -34,16 +47,18 @@ PARTS = {
             "elections/votes.py",
             "elections/plurality.py",
             "elections/runoff.py",
-            "elections/maximin.py",
-            "_kernels/maximin.py",
             "attacks.py",
         ),
-        ("test_adversary.py", *PROOFS, "test_certificates.py"),
+        ("test_pinned.py", "test_adversary.py", *PROOFS, "test_certificates.py", "test_targets.py"),
     ),
     "ballots": Part(("ballots.py", "scores.py"), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
     "spreads": Part(("spreads.py",), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
-    "partition": Part(("partition.py",), ("test_hashing.py", "test_isolation.py")),
-    "hashing": Part(("hashing.py",), ("test_hashing.py",)),
-    "isolation": Part(("members.py", "ensemble.py", "samples.py", "isolation.py", "labels.py"), MEMBERS),
-    "verify": Part(("check.py", "verify/*.py"), ("test_check.py", "test_verify.py")),
+    "partition": Part(
+        ("partition.py",), ("test_hashing.py", "test_isolation.py", "test_units.py", "test_labels_only.py")
+    ),
+    "hashing": Part(("hashing.py",), ("test_hashing.py", "test_units.py")),
+    "isolation": Part(
+        ("members.py", "ensemble.py", "samples.py", "isolation.py", "labels.py"), (*MEMBERS, "test_labels_only.py")
+    ),
+    "verify": Part(("check.py", "verify/*.py"), ("test_check.py", "test_verify.py", "test_verify_classifier.py")),
 }

@@ -1,6 +1,7 @@
 """Survivors that cannot matter, kept as data; and the table of docs/mutants.md."""
 
 import datetime
+import json
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,23 @@ from tests.tables import commit, duration
 
 EQUIVALENT = ROOT / "tests" / "equivalent_mutants.toml"
 PAGE = ROOT / "docs" / "mutants.md"
+LAST = ROOT / "build" / "mutants"
 ENOUGH = 95.0  # percent
+
+
+def remember(part: str, results: Results) -> None:
+    """Keep the verdicts of a part."""
+    LAST.mkdir(parents=True, exist_ok=True)
+    kept = [[*mutant.key, verdict, results.by.get(mutant)] for mutant, verdict in results.verdicts.items()]
+    (LAST / f"{part}.json").write_text(json.dumps(kept, indent=0))
+
+
+def last(part: str, every: list[Mutant]) -> dict[Mutant, str]:
+    """The verdicts of the last run on mutants that still exist."""
+    if not (LAST / f"{part}.json").exists():
+        return {}
+    kept = {tuple(line[:4]): line[4] for line in json.loads((LAST / f"{part}.json").read_text())}
+    return {mutant: kept[mutant.key] for mutant in every if mutant.key in kept}
 
 
 def equivalents(path: Path = EQUIVALENT) -> dict[tuple[str, str, str, int], str]:
@@ -42,7 +59,7 @@ def row(part: str, results: Results) -> str:
     killed = verdicts.count(KILLED) + verdicts.count(TIMEOUT)
     cells = [
         part,
-        f"{tried:,}",
+        f"{tried:,}" if len(verdicts) == results.total else f"{tried:,} sampled of {results.total:,}",
         f"{killed:,}",
         f"{len(explained):,}",
         f"{len(gaps):,}",

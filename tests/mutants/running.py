@@ -3,20 +3,16 @@
 The tests are collected once. A first pass notes which functions of the part each test runs and how long it takes.
 Then each mutant is a fork: the changed code is put in, and the tests that run the changed function follow, first those
 that have noticed most in the least time, until one fails. A limit on each test's processor time ends mutants that
-never would.
+never would. No clock on the wall is read, except for a fork that sleeps and does nothing: a busy machine must not make
+a mutant look noticed.
 """
 
 import ast
-import ctypes
-import json
 import os
 import resource
 import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -24,16 +20,20 @@ from typing import Any
 
 import pytest
 
+from tests.mutants.measuring import Test, measured, prepare, quiet
 from tests.mutants.operators import Mutant, mutants
 from tests.mutants.parts import PACKAGE, ROOT
 from tests.mutants.swapping import Swap
 
-EXAMPLES = 15  # of each property, without shrinking: a failure is enough
-SLOW = 1.5  # seconds: a test that takes longer is left out
-MOST_SECONDS = 5.0  # of tests for one mutant
+EXAMPLES = 10  # of each property, without shrinking: a failure is enough
+MOST_PARAMETERS = 30  # of one test
+SLOW = 0.8  # seconds: a test that takes longer is left out
+MOST_SECONDS = 6.0  # of tests for one mutant
 LEAST_SECONDS = 1.0  # of processor time for a test, and five times what it takes without a mutant
 MEMORY = 8 * 2**30
+HANGS = 120.0  # seconds after which a fork that sleeps and uses no processor has a deadlock
 KILLED, SURVIVED, TIMEOUT, UNCOVERED, UNREACHED = "killed", "survived", "timeout", "uncovered", "unreached"
+NO_CODE = 3  # the exit code of a fork whose change cannot be compiled
 EXPLAINED = "explained"  # known not to matter, and not tried
 
 
@@ -45,6 +45,7 @@ class Results:
     by: dict[Mutant, str] = field(default_factory=dict)  # the test that noticed it
     seconds: float = 0.0
     untried: int = 0
+    total: int = 0  # mutants of the part, of which those tried may be a sample
 
 
 class Campaign:
@@ -72,8 +73,9 @@ class Campaign:
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """In place of the tests: first as they are, then against each mutant."""
-        started = time.monotonic()
-        items = [item for item in session.items if item.get_closest_marker("slow") is None]
+        started = time.process_time()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        items = _few([item for item in session.items if item.get_closest_marker("slow") is None])
         for item in items:
             _quicken(item)
         direct = items[0].nodeid.split("::")[0] if items else ""  # the part's own tests: a good guess to begin with
@@ -81,13 +83,13 @@ class Campaign:
         sources = {file: (PACKAGE / file).read_text() for file in self.files}
         modules = {file: import_module(_module_name(file)) for file in self.files}
         swaps = {file: Swap(modules[file], sources[file]) for file in self.files}
-        baseline = self._baseline(items)
-        self.told(f"{len(baseline)} tests, {sum(t for t, _ in baseline.values()):.0f} s without mutants")
+        prepare(session)
+        tests = measured(items, {str(PACKAGE / file): file for file in self.files}, SLOW, self._run)
+        self.told(f"{len(tests)} tests, {sum(test.seconds for test in tests):.0f} s without mutants")
         todo = [m for file in self.files for m, _ in mutants(file, sources[file]) if self.wanted(m)]
-        by_id = {item.nodeid: item for item in items}
         first = time.monotonic()  # the limit is for mutants
-        waiting = self._ready(todo, swaps, baseline)
-        running: dict[int, tuple[Mutant, int, float]] = {}
+        waiting = self._ready(todo, swaps, tests)
+        running: dict[int, _Fork] = {}
         done = 0
         exhausted = False
         while True:
@@ -97,31 +99,32 @@ class Campaign:
                 if ready is None:
                     exhausted = True
                     break
-                mutant, tree, tests = ready
-                pid, pipe = self._fork(mutant, tree, swaps[mutant.file], [(took, by_id[t]) for took, t in tests])
-                running[pid] = mutant, pipe, time.monotonic() + 60 + 20 * sum(took for took, _ in tests)
+                mutant, tree, chosen = ready
+                fork = self._fork(mutant, tree, swaps[mutant.file], chosen)
+                running[fork.pid] = fork
             if not running:
                 break
             self._reap(running)
             if len(self.results.verdicts) // 100 > done:
                 done = len(self.results.verdicts) // 100
-                self.told(f"{len(self.results.verdicts)} of {len(todo)} mutants, {time.monotonic() - started:.0f} s")
+                self.told(f"{len(self.results.verdicts)} of {len(todo)} mutants, {time.monotonic() - first:.0f} s")
         self.results.untried = len(todo) - len(self.results.verdicts)
-        self.results.seconds = time.monotonic() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        children = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        self.results.seconds = time.process_time() - started + children
         return True
 
     def _ready(
-        self, todo: list[Mutant], swaps: dict[str, Swap], baseline: dict[str, tuple[float, set[tuple[str, int]]]]
-    ) -> Iterator[tuple[Mutant, ast.Module, list[tuple[float, str]]]]:
-        """Mutants with their trees, the tests that run their lines, the most promising first, and what these take.
+        self, todo: list[Mutant], swaps: dict[str, Swap], measured: list[Test]
+    ) -> Iterator[tuple[Mutant, ast.Module, list[Test]]]:
+        """Mutants with their trees, and the tests that run their functions, the most promising first.
 
         A tree is right only until the next mutant is asked for: fork at once.
         """
-        runs: dict[tuple[str, int], list[tuple[float, str]]] = {}
-        for test, (took, lines) in baseline.items():
-            for line in lines:
-                runs.setdefault(line, []).append((took, test))
-        everywhere = sorted((took, test) for test, (took, _) in baseline.items())
+        runs: dict[tuple[str, int], list[Test]] = {}
+        for test in measured:
+            for line in test.lines:
+                runs.setdefault(line, []).append(test)
         wanted = set(todo)
         every = (pair for file, swap in swaps.items() for pair in mutants(file, swap.source))
         for mutant, tree in every:
@@ -130,159 +133,135 @@ class Campaign:
             if self.explained(mutant):
                 self.results.verdicts[mutant] = EXPLAINED
                 continue
-            if not swaps[mutant.file].reaches(mutant.where):
+            swap = swaps[mutant.file]
+            if not swap.reaches(mutant.where):
                 self.results.verdicts[mutant] = UNREACHED
                 continue
-            tests = everywhere
             if mutant.where:
                 lines = {*range(mutant.line, max(mutant.end, mutant.line) + 1)}
                 if not any((mutant.file, line) in runs for line in lines):  # a default: no code has its line
-                    lines = {
-                        line for _, _, line in swaps[mutant.file].functions[mutant.where].__code__.co_lines() if line
-                    }
-                tests = list({test for line in lines for test in runs.get((mutant.file, line), [])})
+                    lines = _lines(swap.functions[mutant.where])
+            else:
+                lines = {line for function in swap.readers(mutant.line) for line in _lines(function)}
+            tests = list({test.name: test for line in lines for test in runs.get((mutant.file, line), [])}.values())
+            if not mutant.where and not tests:  # a constant that other modules read
+                tests = measured
             if not tests:
                 self.results.verdicts[mutant] = UNCOVERED
                 continue
-            tests = sorted(tests, key=lambda t: ((t[0] + 0.02) / (self.kills.get(t[1], 0) + 0.2), t[1]))
+            tests = self._ordered(tests)
             spent = 0.0
-            for at, (took, _) in enumerate(tests):
-                spent += took
-                if spent > MOST_SECONDS and mutant.where:  # a constant may matter anywhere
+            for at, test in enumerate(tests):
+                spent += test.seconds
+                if spent > MOST_SECONDS * (1 if mutant.where else 3):  # a constant may matter anywhere
                     tests = tests[: at + 1]
                     break
             yield mutant, tree, tests
 
-    def _baseline(self, items: list[Any]) -> dict[str, tuple[float, set[tuple[str, int]]]]:
-        """Seconds and lines of every test, each measured in a fork; one that fails unmutated is an error."""
-        passes = [self._measured(items, traced) for traced in (False, True)]
-        (times, broken), (lines, _) = ((json.loads(_said(pipe)), os.waitpid(pid, 0))[0] for pid, pipe in passes)
-        if broken:
-            raise pytest.UsageError(f"{broken} fails without any mutant: mend it first")
-        quick = {test: took for test, took in times.items() if took <= SLOW}
-        return {test: (took, {(f, n) for f, n in lines[test]}) for test, took in quick.items()}
+    def _ordered(self, tests: list[Test]) -> list[Test]:
+        """Those that have noticed most in the least time first, but not all parameters of one test before another."""
+        same: dict[str, int] = {}
+        costs = {}
+        for test in sorted(tests, key=lambda t: ((t.seconds + 0.02) / (self.kills.get(t.name, 0) + 0.2), t.name)):
+            function = test.name.split("[")[0]
+            same[function] = same.get(function, 0) + 1
+            costs[test] = (test.seconds + 0.02) / (self.kills.get(test.name, 0) + 0.2) * same[function]
+        return sorted(tests, key=lambda t: (costs[t], t.name))
 
-    def _measured(self, items: list[Any], traced: bool) -> tuple[int, int]:
-        """A fork that runs every test once; its answer is the processor time of each, or the lines that each runs."""
+    def _run(self, item: Any) -> str | None:
+        """Run one test, leaving shared fixtures in place; return its name if it fails."""
+        self.failed = None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=item.session)
+        return self.failed
+
+    def _fork(self, mutant: Mutant, tree: ast.Module, swap: Swap, tests: list[Test]) -> "_Fork":
         read, write = os.pipe()
         pid = os.fork()
         if pid:
             os.close(write)
-            return pid, read
-        _silence()
-        tracer = _Tracer({str(PACKAGE / file): file for file in self.files})
-        found: dict[str, Any] = {}
-        for item, following in zip(items, [*items[1:], None], strict=True):
-            if traced:
-                tracer.start()
-            started = time.process_time()
-            self._run(item, following)
-            found[item.nodeid] = time.process_time() - started
-            if traced:
-                found[item.nodeid] = sorted(tracer.stop())
-            elif self.failed:
-                break
-        with os.fdopen(write, "w") as file:
-            json.dump([found, self.failed], file)
-        os._exit(0)
-
-    def _run(self, item: Any, following: Any) -> None:
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-
-    def _fork(self, mutant: Mutant, tree: ast.Module, swap: Swap, tests: list[tuple[float, Any]]) -> tuple[int, int]:
-        read, write = os.pipe()
-        pid = os.fork()
-        if pid:
-            os.close(write)
-            return pid, read
+            return _Fork(pid, read, mutant, tests)
         try:
-            _silence()
+            quiet()
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             signal.signal(signal.SIGPROF, signal.SIG_DFL)
             try:
                 swap.apply(mutant.where, tree)
-            except (SyntaxError, ValueError) as error:
-                os.write(write, f"cannot be written: {error}".encode()[:500])
+            except (SyntaxError, ValueError):
+                os._exit(NO_CODE)
+            except Exception:  # a constant that cannot be computed: noticed at import
                 os._exit(1)
-            except Exception as error:  # a constant that cannot be computed: noticed at import
-                os.write(write, f"import: {error}".encode()[:500])
-                os._exit(1)
-            for (took, test), (_, following) in zip(tests, [*tests[1:], (0, None)], strict=True):
-                signal.setitimer(signal.ITIMER_PROF, LEAST_SECONDS + 5 * took)
-                self._run(test, following)
-                if self.failed:
-                    os.write(write, self.failed.encode()[:2000])
+            for at, test in enumerate(tests):
+                os.write(write, f"{at}\n".encode())
+                signal.setitimer(signal.ITIMER_PROF, LEAST_SECONDS + 5 * test.seconds)
+                if self._run(test.item):
                     os._exit(1)
             os._exit(0)
-        except BaseException as error:
-            os.write(write, f"{type(error).__name__}: {error}".encode()[:500])
+        except BaseException:
             os._exit(1)
 
-    def _reap(self, running: dict[int, tuple[Mutant, int, float]]) -> None:
+    def _reap(self, running: dict[int, "_Fork"]) -> None:
         """Wait for one of them to end."""
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid in running:
                 break
-            for other, (_, _, until) in running.items():
-                if time.monotonic() > until:
-                    os.kill(other, signal.SIGKILL)
+            for fork in running.values():
+                fork.end_if_it_hangs()
             time.sleep(0.005)
-        mutant, pipe, _ = running.pop(pid)
-        said = _said(pipe)
+        fork = running.pop(pid)
+        mutant = fork.mutant
+        by = fork.last_test()
         if os.WIFSIGNALED(status):
-            self.results.verdicts[mutant] = TIMEOUT
-            return
-        killed = os.WEXITSTATUS(status) != 0
-        self.results.verdicts[mutant] = KILLED if killed else SURVIVED
-        if killed:
-            self.results.by[mutant] = said
-            self.kills[said] = self.kills.get(said, 0) + 1
+            verdict = TIMEOUT
         else:
+            code = os.WEXITSTATUS(status)
+            verdict = {0: SURVIVED, NO_CODE: UNREACHED}.get(code, KILLED)
+        self.results.verdicts[mutant] = verdict
+        if verdict in (TIMEOUT, KILLED):
+            self.results.by[mutant] = by
+            self.kills[by] = self.kills.get(by, 0) + 1
+        elif verdict == SURVIVED:
             self.told(f"survived  {mutant}")
 
 
-class _Tracer:
-    """Notes the functions of some files that run, in every thread; by line would cost minutes in the kernels."""
+@dataclass
+class _Fork:
+    """One mutant that is being tried."""
 
-    def __init__(self, files: dict[str, str]) -> None:
-        self.files = files
-        self.seen: set[tuple[str, int]] = set()
-        self.lines: dict[Any, set[tuple[str, int]]] = {}
+    pid: int
+    pipe: int
+    mutant: Mutant
+    tests: list[Test]
+    used: float = -1.0  # processor time when it was last seen to move
+    moved: float = 0.0
 
-    def start(self) -> None:
-        self.seen = set()
-        threading.settrace(self._call)
-        sys.settrace(self._call)
+    def end_if_it_hangs(self) -> None:
+        """End a fork that sleeps, and has used no processor time for a while."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        used = float(fields[11]) + float(fields[12])
+        if used != self.used or fields[0] == "R":
+            self.used, self.moved = used, time.monotonic()
+        elif time.monotonic() - self.moved > HANGS:
+            os.kill(self.pid, signal.SIGKILL)
 
-    def stop(self) -> set[tuple[str, int]]:
-        sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
-        return self.seen
-
-    def _call(self, frame: Any, event: str, _arg: Any) -> None:  # noqa: ARG002
-        name = self.files.get(frame.f_code.co_filename)
-        if name is None:
-            return
-
-        code = frame.f_code
-        if code not in self.lines:
-            self.lines[code] = {(name, line) for _, _, line in code.co_lines() if line is not None}
-        self.seen |= self.lines[code]
+    def last_test(self) -> str:
+        """The test that ran last, or "" where the change itself failed."""
+        with os.fdopen(self.pipe) as file:
+            begun = file.read().split()
+        return self.tests[int(begun[-1])].name if begun else ""
 
 
-def _said(pipe: int) -> str:
-    with os.fdopen(pipe) as file:
-        return file.read()
+def _lines(function: Any) -> set[int]:
+    return {line for _, _, line in function.__code__.co_lines() if line}
 
 
-def _silence() -> None:
-    """In a fork: say nothing, and end with the parent."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, on Linux
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(nowhere, stream)
+def _few(items: list[Any]) -> list[Any]:
+    """Of a test with many parameters, some that are spread over all of them."""
+    same: dict[str, list[Any]] = {}
+    for item in items:
+        same.setdefault(item.nodeid.split("[")[0], []).append(item)
+    kept = {item for group in same.values() for item in group[:: -(-len(group) // MOST_PARAMETERS)]}
+    return [item for item in items if item in kept]
 
 
 def _quicken(item: Any) -> None:
@@ -320,7 +299,7 @@ def campaign(
 ) -> Results:
     """Run the mutants of some files against some tests."""
     plugin = Campaign(files, jobs, wanted, explained, seconds, told)
-    quiet = [
+    options_of_pytest = [
         "-p",
         "no:terminal",
         "-p",
@@ -334,7 +313,7 @@ def campaign(
     ]
     options = ["--override-ini", "addopts=", "-W", "ignore:invalid value:RuntimeWarning", "--basetemp", str(folder)]
     present = [str(ROOT / "tests" / test) for test in dict.fromkeys(tests) if (ROOT / "tests" / test).exists()]
-    code = pytest.main([*quiet, *options, "--rootdir", str(ROOT), *present], plugins=[plugin])
+    code = pytest.main([*options_of_pytest, *options, "--rootdir", str(ROOT), *present], plugins=[plugin])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit(f"mutants: the tests could not be run, pytest exits with code {int(code)}")
     return plugin.results

@@ -51,8 +51,19 @@ class Swap:
         """Whether a change there can be made: in a function, or in a constant of the module."""
         return where in self.functions or where == ""
 
+    def readers(self, line: int) -> list[types.FunctionType]:
+        """The functions of the module that read a name which is assigned on this line of it."""
+        statements = [node for node in ast.parse(self.source).body if node.lineno <= line <= (node.end_lineno or 0)]
+        names = {part.id for node in statements for part in ast.walk(node) if isinstance(part, ast.Name)}
+        return [function for function in self.functions.values() if names.intersection(_names(function.__code__))]
+
     def apply(self, where: str, tree: ast.Module) -> None:
-        """Make the change that the tree has."""
+        """Make the change that the tree has; what was remembered from before is forgotten."""
+        for module in list(sys.modules.values()):
+            if getattr(module, "__name__", "").startswith("runoff"):
+                for thing in list(vars(module).values()):
+                    if callable(getattr(thing, "cache_clear", None)):
+                        thing.cache_clear()
         if where in self.functions:
             code = codes(compile(tree, getattr(self.module, "__file__", None) or "", "exec"))[where]
             function = self.functions[where]
@@ -86,6 +97,11 @@ class Swap:
                     ours = getattr(module, "__name__", "").startswith(("runoff", "test", "reference"))
                     if ours and getattr(module, name, None) is old:
                         setattr(module, name, own[name])
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return {*code.co_names}.union(*(_names(c) for c in inner))
 
 
 def _definition(tree: ast.Module, where: str) -> ast.FunctionDef:

@@ -3,6 +3,7 @@
     python -m tests.torture [--part NAME ...] [--scale F] [--seed N] [--jobs N] [--write docs/trust.md]
 
     elections   radii against a brute force that shares no code with the package; attacks carried out
+    targets     the same for radii and attacks with a target
     readers     files of every kind, damaged on purpose
     kills       processes ended in the midst of writing, then the same command again
     refits      members refitted for real after hostile edits
@@ -21,7 +22,7 @@ from importlib import import_module
 from tests.torture import table
 from tests.torture.tally import Tally
 
-PARTS = ("elections", "readers", "kills", "refits", "processes")
+PARTS = ("elections", "targets", "readers", "kills", "refits", "processes")
 
 
 def main() -> int:

@@ -41,15 +41,17 @@ def a_run(folder: Path) -> Path:
     return path
 
 
-def a_model(folder: Path) -> tuple[Path, Any]:
+def a_model(folder: Path, threat: str = "samples") -> tuple[Path, Any]:
     """A saved classifier, and inputs for it."""
     from sklearn.naive_bayes import GaussianNB
+    from sklearn.preprocessing import StandardScaler
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
-    classifier = runoff.RunoffClassifier(GaussianNB(), n_partitions=4, classes=[0, 1, 2]).fit(X, y)
-    classifier.save(folder / "model")
+    shared = StandardScaler() if threat == "labels" else None
+    settings = {"n_partitions": 4, "classes": [0, 1, 2], "threat": threat, "shared": shared}
+    runoff.RunoffClassifier(GaussianNB(), **settings).fit(X, y).save(folder / "model")
     return folder / "model", X[:6]
 
 

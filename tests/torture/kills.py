@@ -4,6 +4,7 @@ The process ends at a chosen call of the file system: a file opened for writing,
 made. A file that is killed while it is synced loses its second half first, as on a machine that loses power.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.torture.tally import Tally
-from tests.torture.workshop import Workshop, ended, forked, leftovers, state, warm
+from tests.torture.workshop import Workshop, command, ended, forked, leftovers, state, warm
 
 MANY = 300
 WATCHED = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod")
@@ -73,17 +74,30 @@ def run(scale: float, seed: int, jobs: int) -> Tally:  # noqa: ARG001
         shop = Workshop(folder)
         twice = shop.copy(folder / "twice")
         assert ended(forked(shop.update(twice))) == 0, "a tiny run could not be updated"
+        sources, labels = folder / "sources", folder / "labels"
+        assert ended(forked(shop.train(sources, data="grouped.npz"))) == 0, "sources could not be trained"
+        assert ended(forked(shop.train(labels, "--threat", "labels"))) == 0, "labels could not be trained"
 
-        def updated(out: Path) -> Path:
-            return Path(shutil.copytree(twice, out))
+        def copied(run: Path) -> Callable[[Path], Path]:
+            return lambda out: Path(shutil.copytree(run, out))
 
         commands: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
             "train": (lambda _: None, shop.train),
             "train, two seeds": (shop.copy, lambda out: shop.train(out, "--n-seeds", 2)),
             "update": (shop.copy, shop.update),
-            "update, again": (updated, lambda out: shop.update(out, add="more.npz", remove="new.npz")),
+            "update, again": (copied(twice), lambda out: shop.update(out, add="more.npz", remove="new.npz")),
+            "train, sources": (lambda _: None, lambda out: shop.train(out, data="grouped.npz")),
+            "update, sources": (
+                copied(sources),
+                lambda out: shop.update(out, add="new-groups.npz", remove="gone-groups.npz"),
+            ),
+            "train, labels": (lambda _: None, lambda out: shop.train(out, "--threat", "labels")),
+            "update, labels": (copied(labels), lambda out: shop.update(out, add="relabelled.npz")),
             "certify": (shop.copy, shop.certify),
+            "certify, exported": (shop.copy, exported),
+            "verify, attested": (shop.copy, attested),
             "save": (lambda _: None, saved),
+            "save, labels": (lambda _: None, lambda out: saved(out, threat="labels")),
         }
         each = max(2, round(MANY * scale / len(commands)))
         for name, (prepare, make) in commands.items():
@@ -93,18 +107,37 @@ def run(scale: float, seed: int, jobs: int) -> Tally:  # noqa: ARG001
     return tally
 
 
-def saved(out: Path) -> Callable[[], int]:
+def saved(out: Path, **settings: Any) -> Callable[[], int]:
     """Fit a classifier and save it; where it is saved already, that is refused, and good."""
 
     def call() -> int:
         from tests.torture import bases
 
         if not out.exists():
-            bases.a_model(out.parent)
-            (out.parent / "model").rename(out) if out.name != "model" else None
+            bases.a_model(out.parent, **settings)
         return 0
 
     return call
+
+
+def exported(out: Path) -> Callable[[], int]:
+    """`runoff certify` with a proof and rows beside the run."""
+    beside = ("--export", out.parent / "proof.json", "--out", out.parent / "rows.csv")
+    return command("certify", out, *beside, "--election", "maximin", "--json")
+
+
+def attested(out: Path) -> Callable[[], int]:
+    """`runoff verify` with a statement beside the run."""
+    return command("verify", out, "--sample", 1, "--attest", out.parent / "statement.json", "--json")
+
+
+def beside(place: Path) -> dict[str, str]:
+    """The files beside a run with their digests; a statement holds the time of day."""
+    files = (path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+    return {
+        f"../{path.name}": "" if path.name == "statement.json" else hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 def _kill(tally: Tally, name: str, folder: Path, prepare: Any, make: Any, kills: int) -> None:
@@ -119,7 +152,7 @@ def _kill(tally: Tally, name: str, folder: Path, prepare: Any, make: Any, kills:
     out = fresh()
     before = state(out) if out.exists() else {}
     assert ended(forked(hooked(make(out), place, 0, folder / "count"))) == 0, name
-    after, calls = state(out), int((folder / "count").read_text())
+    after, calls = state(out) | beside(place), int((folder / "count").read_text())
     points = sorted({1 + round(n * (calls - 1) / max(1, kills - 1)) for n in range(kills)})
     for at in points:
         out = fresh()
@@ -127,9 +160,11 @@ def _kill(tally: Tally, name: str, folder: Path, prepare: Any, make: Any, kills:
         told = f"{name}, killed at call {at} of {calls}"
         tally.check(f"kills, {name}", code == KILLED, f"{told}: ended with {code}")
         wrong = _readable(out, before, after)
+        torn = [name for name, digest in beside(place).items() if digest != after.get(name)]
+        wrong = wrong or (f"half-written {torn}" if torn else None)
         tally.check("directories after a kill: whole, or refused", wrong is None, f"{told}: {wrong}")
         code = ended(forked(make(out)))
-        found = state(out) if out.exists() else {}
+        found = (state(out) if out.exists() else {}) | beside(place)
         different = sorted(n for n in {*found, *after} if found.get(n) != after.get(n))
         good = code == 0 and not different
         tally.check("the same command again: same result", good, f"{told}: exit code {code}, differs in {different}")
@@ -155,8 +190,6 @@ def _readable(out: Path, before: dict[str, str], after: dict[str, str]) -> str |
         arrays = [run.ballots(n) for n in seeds]
     except ValueError as error:
         return None if "\n" not in str(error) else f"{error}"
-    import hashlib
-
     known = json.loads(before["manifest"])[0]["edits"] if "manifest" in before else []
     for n in seeds:
         digest = hashlib.sha256((out / f"ballots-{n}.npy").read_bytes()).hexdigest()

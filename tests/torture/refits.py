@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import runoff
+from tests.torture import units
 from tests.torture.pool import share_out
 from tests.torture.tally import Tally
 
@@ -180,7 +181,14 @@ def run(scale: float, seed: int, jobs: int) -> Tally:
     tasks = [(seed, number, name, False, few) for number in range(rounds) for name in names]
     if not few:
         tasks += [(seed, 100, name, True, False) for name in estimators(True)]
-    return share_out(one, tasks, jobs)
+    by_unit = [(seed, number, name) for number in range(rounds) for name in units.ESTIMATORS[:: 3 if few else 1]]
+    return share_out(one, tasks, jobs).merge([share_out(unit, by_unit, jobs)])
+
+
+def unit(seed: int, number: int, name: str) -> Tally:
+    """One estimator where an edit is a source, and where it is a label."""
+    make = estimators(False)[name]
+    return units.sources(seed, number, name, make).merge([units.labels(seed, number, name, make)])
 
 
 def one(seed: int, number: int, name: str, defaults: bool, few: bool) -> Tally:

@@ -92,15 +92,19 @@ class Workshop:
         np.savez(folder / "bad.npz", x=x[:2], y=y[:2])
         np.savez(folder / "new.npz", x=x[24:26], y=y[24:26])
         np.savez(folder / "more.npz", x=x[26:28], y=y[26:28])
+        np.savez(folder / "relabelled.npz", x=x[:2], y=(y[:2] + 1) % 3)
+        names = np.array(["a", "\u00e9", "e\u0301", "7", "-0", "../a", "", "a\nb"])  # two pairs are one source
+        parts = {"x_train": x[:24], "y_train": y[:24], "x_test": x[24:], "y_test": y[24:]}
+        np.savez(folder / "grouped.npz", **parts, groups=names[np.arange(24) % 8])
+        np.savez(folder / "gone-groups.npz", x=x[:24:8], y=y[:24:8], groups=names[[0, 0, 0]])
+        np.savez(folder / "new-groups.npz", x=x[24:27], y=y[24:27], groups=np.array([7, 8, 8]))
         self.trained = folder / "trained"
         train = self.train(self.trained)
         assert ended(forked(train)) == 0, "a tiny run could not be trained"
 
-    def train(self, out: Path, *more: Any, told: Path | None = None) -> Callable[[], int]:
+    def train(self, out: Path, *more: Any, data: str = "own.npz", told: Path | None = None) -> Callable[[], int]:
         """`runoff train` of three members."""
-        return command(
-            "train", self.folder / "own.npz", "--classes", 3, "--k", 3, *SMALL, "--out", out, *more, told=told
-        )
+        return command("train", self.folder / data, "--classes", 3, "--k", 3, *SMALL, "--out", out, *more, told=told)
 
     def update(
         self, out: Path, told: Path | None = None, add: str = "new.npz", remove: str = "bad.npz"

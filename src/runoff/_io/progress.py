@@ -21,19 +21,26 @@ log = logging.getLogger("runoff")
 
 
 def with_progress(
-    items: Iterable[Item], what: str, total: int, *, done: int = 0, show: bool | None = None, unit: str = ""
+    items: Iterable[Item],
+    what: str,
+    total: int,
+    *,
+    done: int = 0,
+    show: bool | None = None,
+    unit: str = "",
+    note: Callable[[], str] = str,
 ) -> Generator[Item, None, None]:
     """Yield items while they are counted on standard error; by default only if warnings are on.
 
     If standard error is not a terminal, there is no bar but a line every 30 seconds, and with `show` one at the end. If
-    `unit` names what is counted, an item counts as its length.
+    `unit` names what is counted, an item counts as its length. `note` returns words to show after the numbers.
     """
     if not total or not (log.isEnabledFor(logging.WARNING) if show is None else show):
         yield from items
         return
     what = f"{what} ({done} already done)" if done else what
     if not sys.stderr.isatty():
-        yield from _with_lines(items, what, total, bool(show), unit)
+        yield from _with_lines(items, what, total, bool(show), unit, note)
         return
     from rich.progress import MofNCompleteColumn, TextColumn
 
@@ -42,10 +49,20 @@ def with_progress(
         task = bars.add_task(what, total=total)
         for item in items:
             yield item
+            if words := note():
+                bars.update(task, description=f"{what} ({words})")  # type: ignore[arg-type]
             bars.advance(task, len(item) if unit else 1)  # type: ignore[arg-type]
 
 
-def _with_lines(items: Iterable[Item], what: str, total: int, at_end: bool, unit: str) -> Generator[Item, None, None]:
+def announce(text: str, show: bool | None = None) -> None:
+    """Print a line on standard error where `with_progress` would show progress."""
+    if log.isEnabledFor(logging.WARNING) if show is None else show:
+        _say(text)
+
+
+def _with_lines(
+    items: Iterable[Item], what: str, total: int, at_end: bool, unit: str, note: Callable[[], str]
+) -> Generator[Item, None, None]:
     started = last = time.monotonic()
     n = 0
     for item in items:
@@ -55,7 +72,8 @@ def _with_lines(items: Iterable[Item], what: str, total: int, at_end: bool, unit
         if (at_end and n >= total) or (now - last >= LINE_SECONDS and n < total):
             last = now
             left = f", {duration((now - started) / n * (total - n))} left" if n < total else ""
-            _say(f"{what}: {n:,} of {total:,}{f' {unit}' if unit else ''}{left}")
+            words = f" ({words})" if (words := note()) else ""
+            _say(f"{what}: {n:,} of {total:,}{f' {unit}' if unit else ''}{left}{words}")
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def _rows(row: Any, first: Any, votes: Any, two_rounds: bool, t: int, o: int, ga
                 elif asks_t:
                     power = 1 + (f == u) - (f == t)
                 if asks_o:
-                    power += (f == v) - (f == o)
+                    power = power + (f == v) - (f == o)  # not +=: truth values have no difference
                     if not asks_t:
                         power += 1
                 powers[count, j] = power

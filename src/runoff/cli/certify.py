@@ -14,6 +14,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import runoff
@@ -26,9 +27,10 @@ from runoff.cli import requirements
 from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import numbers
+from runoff.cli.tables import is_model, scores_of
 from runoff.cli.targets import Target
 from runoff.errors import InputError
-from runoff.saving import rows
+from runoff.saving import long_form, rows, tables
 from runoff.scores import blocks_of, checked_scores
 
 if TYPE_CHECKING:
@@ -42,7 +44,17 @@ log = logging.getLogger("runoff")
 
 @click.command()
 @click.argument("scores", type=click.Path(path_type=Path))
-@click.option("--labels", type=click.Path(path_type=Path), help="Read the true classes (n,) from this .npy file.")
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    help="Read the true classes from this file: .npy (n,), or .csv or .parquet with the columns input, label.",
+)
+@click.option(
+    "--undefended",
+    type=click.Path(path_type=Path),
+    help="Compare with the predictions of one model trained on all samples, from .npy (n,), or .csv or .parquet with "
+    "the columns input, prediction.",
+)
 @click.option(
     "--spread",
     type=click.Path(path_type=Path),
@@ -52,6 +64,11 @@ log = logging.getLogger("runoff")
     "--election", type=click.Choice(elections.NAMES), help="Use this election. Default: the run's, else runoff."
 )
 @click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True, help="Use this bound.")
+@click.option(
+    "--inputs", type=click.Path(path_type=Path), help="Certify this .csv or .parquet table with a saved classifier."
+)
+@click.option("--label-column", metavar="NAME", help="Read the true classes from this column of --inputs.")
+@click.option("--group-column", metavar="NAME", help="Leave out this column of --inputs, which names sources.")
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Report these numbers of edits, as in 5,10,15.")
 @click.option(
     "--require",
@@ -99,9 +116,13 @@ log = logging.getLogger("runoff")
 def certify(
     scores: Path,
     labels: Path | None,
+    undefended: Path | None,
     spread: Path | None,
     election: str | None,
     bound: str,
+    inputs: Path | None,
+    label_column: str | None,
+    group_column: str | None,
     budgets: list[int] | None,
     required: list[Requirement],
     required_certified: list[Requirement],
@@ -116,6 +137,9 @@ def certify(
 ) -> None:
     """Certify an ensemble's SCORES, a .npy file (n_samples, n_members, n_classes), or a run's directory.
 
+    SCORES can also be a .csv or .parquet table with the columns input, member, class and score, and label if known; or
+    the directory of a classifier, as `runoff train TABLE` saves it, with --inputs TABLE.
+
     Scores are logits, probabilities or ballots; only each member's ranking of the classes matters. A run brings its
     labels and spread, and the rows are written to its folder certificates/.
 
@@ -125,33 +149,43 @@ def certify(
     with ExitStack() as held:
         if source is not None and to is None:
             raise InputError("--from needs --to, the class that an attacker wants these inputs to be predicted as")
-        run, writable, array, y, members = _read(scores, labels, spread, seeds, held)
-        if run is not None and unit not in (None, run.settings.unit):
-            raise InputError(f"{scores} counts {run.settings.unit}: leave out --unit {unit}")
+        table = _table(scores, inputs, label_column, group_column)
+        run, writable, array, y, members = _read(scores, table, labels, spread, seeds, held)
         requirements.check_labels(required, y)
+        election = election or (None if table is None else table.election)
         election = election or (elections.DEFAULT if run is None else run.election)
         if y is not None and y.shape != array.shape[:1]:
             raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
+        baseline = None if undefended is None else _undefended(undefended, len(array), table, y)
+        known = run.settings.unit if run is not None else None if table is None else table.unit
+        if known is not None and unit not in (None, known):
+            raise InputError(f"{scores} counts {known}: leave out --unit {unit}")
+        unit = known or unit or "samples"
         blocks = with_progress(blocks_of(array), "certifying", len(array), unit="inputs")
         with closing(blocks):  # so that the bar ends before any error is printed
-            unit = unit or "samples" if run is None else run.settings.unit
-            certificates = runoff.certify(blocks, election=election, spread=members, bound=bound, unit=unit)
+            plain = runoff.certify(blocks, election=election, spread=members, bound=bound, unit=unit)
+        certificates = plain if table is None else plain.named(table.classes)
         budgets = _some_budgets(certificates) if budgets is None else budgets
-        accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
-        classes = None if run is None else run.manifest["dataset"]["classes"]
-        target = None if to is None else Target.of(certificates, array, y, classes, to, source)
+        accuracy = None if y is None else certificates.certified_accuracy(y, [0, *budgets])
+        by_class = None if y is None else certificates.certified_accuracy(y, budgets, by_class=True)
+        target = None if to is None else _target(plain, array, y, run, table, to, source)
         if run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
             if not (writable and _write_rows(run, name, certificates, y)):
                 log.warning("%s is read-only, so the rows of these certificates are not written there", run.path)
     if out is not None:
         with writing(out):
-            rows.write(out, certificates, y, None if target is None else target.radius)
+            radius_to = None if target is None else target.radius
+            rows.write(out, certificates, y, inputs=None if table is None else table.inputs, radius_to=radius_to)
     if export is not None:
-        _export(export, certificates, array, scores, run, seeds)
+        _export(export, plain, array, scores, run, seeds, table)
     verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
     summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started) | requirements.summary(verdicts)
     summary["target"] = None if target is None else target.summary(budgets)
+    summary["undefended_accuracy"] = None if baseline is None else float(np.mean(baseline == y))
+    if by_class is not None:
+        names = certificates.classes if run is None else np.array(run.manifest["dataset"]["classes"])
+        summary |= _by_class(by_class, np.arange(len(by_class)) if names is None else names)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -159,23 +193,96 @@ def certify(
     requirements.must_be_met(verdicts)
 
 
+def _table(
+    scores: Path, inputs: Path | None, label_column: str | None, group_column: str | None
+) -> long_form.LongScores | None:
+    """Return scores with names: from a table in long form, or of a saved classifier."""
+    if is_model(scores):
+        return scores_of(scores, inputs, label_column, group_column)
+    if inputs is not None or label_column is not None or group_column is not None:
+        raise InputError(
+            f"--inputs and --label-column are for a saved classifier, and {scores} is none: leave them out"
+        )
+    return long_form.read_scores(scores) if tables.is_table(scores) else None
+
+
 def _read(
-    scores: Path, labels: Path | None, spread: Path | None, seeds: int | None, held: ExitStack
+    scores: Path,
+    table: long_form.LongScores | None,
+    labels: Path | None,
+    spread: Path | None,
+    seeds: int | None,
+    held: ExitStack,
 ) -> tuple[Run | None, bool, NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
     """Return a locked run or None, whether it can be written to, and scores, labels and spread."""
-    if (scores / "manifest.json").exists():
+    if table is None and (scores / "manifest.json").exists():
         if labels is not None or spread is not None:
             raise InputError(f"{scores} is a run, which includes labels and spread: leave out --labels and --spread")
         run, writable = _open(scores, held)
         return run, writable, run.ballots(seeds), np.asarray(run.labels()), run.spread()
-    if scores.is_dir():
+    if table is None and scores.is_dir():
         raise InputError(f"{scores} is not a run: it has no manifest.json; create a run with `runoff train`")
     if seeds is not None:
         raise InputError(f"--use-seeds applies to runs only, and {scores} is a file: leave it out")
-    array = checked_scores(open_array(scores), str(scores))
-    y = None if labels is None else np.asarray(open_array(labels))
-    members = None if spread is None else np.asarray(open_array(spread))
+    array = checked_scores(open_array(scores) if table is None else table.scores, str(scores))
+    y = None if table is None else table.labels
+    if labels is not None:
+        y = _per_input(labels, "label", len(array), table)
+    members = None if table is None else table.spread
+    if spread is not None:
+        if members is not None:
+            raise InputError(f"{scores} is a saved classifier, which includes its spread: leave out --spread")
+        members = np.asarray(open_array(spread))
     return None, False, array, y, members
+
+
+def _target(
+    certificates: Certificates,
+    array: NDArray[Any],
+    labels: NDArray[Any] | None,
+    run: Run | None,
+    table: long_form.LongScores | None,
+    to: str,
+    source: str | None,
+) -> Target:
+    """Return what it takes to reach one class; certificates and labels of a table are taken as class indices."""
+    if table is None:
+        classes = None if run is None else run.manifest["dataset"]["classes"]
+        return Target.of(certificates, array, labels, classes, to, source)
+    index = {name: c for c, name in enumerate(table.classes.tolist())}
+    codes = None if labels is None else np.array([index.get(label, -1) for label in labels.tolist()])
+    return Target.of(certificates, array, codes, [str(name) for name in index], to, source)
+
+
+def _per_input(path: Path, column: str, n: int, table: long_form.LongScores | None) -> NDArray[Any]:
+    """Return a value for each input, from an array or a table."""
+    if not tables.is_table(path):
+        return np.asarray(open_array(path))
+    return long_form.read_column(path, column, np.arange(n) if table is None else table.inputs)
+
+
+def _undefended(path: Path, n: int, table: long_form.LongScores | None, y: NDArray[Any] | None) -> NDArray[Any]:
+    """Return the predictions of an undefended model."""
+    if y is None:
+        raise InputError("--undefended is compared with the true classes, so it needs --labels FILE")
+    predictions = _per_input(path, "prediction", n, table)
+    if predictions.shape != y.shape or (predictions.dtype.kind in "US") != (y.dtype.kind in "US"):
+        raise InputError(
+            f"{path} must have one predicted class for each of {n} inputs, as the labels do, got shape "
+            f"{predictions.shape} and dtype {predictions.dtype}"
+        )
+    return predictions
+
+
+def _by_class(by_class: NDArray[np.float64], names: NDArray[Any]) -> dict[str, Any]:
+    """Return the certified accuracy of every class, and the lowest for each number of edits."""
+    known = ~np.isnan(by_class).any(axis=1)
+    present, shares = names[known].tolist(), by_class[known]
+    return {
+        "classes_with_inputs": present,
+        "certified_accuracy_by_class": shares.T.tolist(),
+        "lowest_class": [present[int(c)] for c in shares.argmin(axis=0)] if present else [],
+    }
 
 
 def _open(path: Path, held: ExitStack) -> tuple[Run, bool]:
@@ -208,14 +315,22 @@ def _write_rows(run: Run, name: str, certificates: Certificates, y: NDArray[Any]
 
 
 def _export(
-    path: Path, certificates: Certificates, array: NDArray[Any], scores: Path, run: Run | None, seeds: int | None
+    path: Path,
+    certificates: Certificates,
+    array: NDArray[Any],
+    scores: Path,
+    run: Run | None,
+    seeds: int | None,
+    table: long_form.LongScores | None,
 ) -> None:
     """Write a proof of these certificates."""
     from runoff.saving import proofs
 
     about: dict[str, Any] = {"source": {"file": scores.name}}
     if run is None:
-        about["source"]["sha256"] = hashlib.sha256(scores.read_bytes()).hexdigest()
+        about |= {} if table is None else {"classes": [str(name) for name in table.classes]}
+        content = scores / "manifest.json" if scores.is_dir() else scores
+        about["source"]["sha256"] = hashlib.sha256(content.read_bytes()).hexdigest()
     else:
         name = f"ballots-{run.seeds()[-1] if seeds is None else seeds}.npy"
         about["source"] = {"file": name, "sha256": run.manifest["files"][name]}
@@ -263,17 +378,27 @@ def _show(summary: dict[str, Any], target: Target | None) -> None:
     accuracy = summary["certified_accuracy"]
     if accuracy is not None:
         table.add_column("certified accuracy", justify="right")
-    rates = [] if target is None else [target.rates(summary["budgets"])]
+        table.add_column("of the lowest class", justify="right")
+    rates = [] if target is None else target.rates(summary["budgets"])
     if target is not None:
         table.add_column(target.title(), justify="right")
     for i, budget in enumerate(summary["budgets"]):
-        shares = [summary["certified"][i], *([] if accuracy is None else [accuracy[i]]), *(rate[i] for rate in rates)]
-        table.add_row(str(budget), *(f"{100 * share:.2f} %" for share in shares))
+        cells = [f"{100 * summary['certified'][i]:.2f} %"]
+        if accuracy is not None:
+            lowest = min(summary["certified_accuracy_by_class"][i])
+            cells.append(f"{100 * accuracy[i]:.2f} %")
+            cells.append(f"{100 * lowest:.2f} % (class {escape(str(summary['lowest_class'][i]))})")
+        cells += [f"{100 * rates[i]:.2f} %"] if target is not None else []
+        table.add_row(str(budget), *cells)
     console = Console()
     console.print(table)
     clean = summary["clean_accuracy"]
     if clean is not None:
         console.print(f"Accuracy without attack: {100 * clean:.2f} %")
+    if (undefended := summary["undefended_accuracy"]) is not None:
+        console.print(
+            f"Accuracy of the undefended model without attack: {100 * undefended:.2f} %; nothing is proven for it"
+        )
     if target is not None:
         console.print(target.sentence())
     if unit.name != "samples":

@@ -15,6 +15,8 @@ from runoff.cli.errors import writing
 from runoff.elections import BASELINE, DEFAULT
 
 if TYPE_CHECKING:
+    from sklearn.linear_model import RidgeClassifier
+
     import runoff
 
 Arrays = tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]
@@ -34,12 +36,16 @@ def fitted(data: Arrays, n_partitions: int, spread: int) -> runoff.RunoffClassif
 
     The model, its penalty and the number of partitions were chosen on a held-out fifth of the training images.
     """
-    from sklearn.linear_model import RidgeClassifier
-
     import runoff
 
-    members = RidgeClassifier(alpha=100)
-    return runoff.RunoffClassifier(members, n_partitions=n_partitions, spread=spread, classes=range(10)).fit(*data[:2])
+    return runoff.RunoffClassifier(member(), n_partitions=n_partitions, spread=spread, classes=range(10)).fit(*data[:2])
+
+
+def member() -> RidgeClassifier:
+    """Return the model that each member is, before it is trained."""
+    from sklearn.linear_model import RidgeClassifier
+
+    return RidgeClassifier(alpha=100)
 
 
 @click.command()
@@ -76,8 +82,11 @@ def certify_digits(out: Path, console: Console) -> None:
     table.add_column("election")
     for budget in budgets:
         table.add_column(str(budget), justify="right")
+    undefended = member().fit(*data[:2]).predict(data[2])
+    clean = f"{100 * float((undefended == data[3]).mean()):.1f} %"
+    table.add_row("1, on all images", "undefended", clean, *("–" for _ in budgets[1:]))
     for copies in (1, d):
-        source = _source(fitted(data, n_partitions, copies), data)
+        source = _source(fitted(data, n_partitions, copies), data, undefended)
         sources.append(source)
         for election in (BASELINE, DEFAULT):
             certificates = runoff.certify(source.ballots, election=election, spread=source.spread)
@@ -91,7 +100,7 @@ def certify_digits(out: Path, console: Console) -> None:
     console.print(f"\nThe report is in {out}: open it in a browser.", highlight=False, soft_wrap=True)
 
 
-def _source(classifier: runoff.RunoffClassifier, data: Arrays) -> Any:
+def _source(classifier: runoff.RunoffClassifier, data: Arrays, undefended: NDArray[np.int64]) -> Any:
     """Return a classifier with its test images as a source of the report."""
     from runoff.report import Source
 
@@ -102,6 +111,7 @@ def _source(classifier: runoff.RunoffClassifier, data: Arrays) -> Any:
         name=f"{k * d} members, {d} per bucket" if d > 1 else f"{k} members",
         dataset="digits",
         picture_shape=(8, 8),
+        undefended=undefended,
         made=("runoff demo",),
         checked=("runoff demo --out again.html", "cmp runoff-demo.html again.html"),
     )

@@ -10,6 +10,9 @@ from typing import Any
 
 import click
 
+from runoff import executors
+from runoff.executors import Executor
+
 log = logging.getLogger("runoff")
 
 
@@ -30,6 +33,39 @@ data_dir = click.option(
     help="Look for datasets in this folder. Default: $RUNOFF_DATA, else the user's cache directory.",
 )
 device = click.option("--device", help="Use cpu, cuda or cuda:N. Default: a GPU if there is one.")
+own_network = click.option(
+    "--network",
+    metavar="FILE.py:FUNCTION",
+    help="Read the run's network from your file again, if it was trained with one.",
+)
+
+
+cluster_options = (
+    click.option("--gpus-per-task", type=click.FloatRange(0, 1), help="Take this share of a GPU per task.  [ray: 0]"),
+    click.option("--cpus-per-task", type=click.IntRange(1), help="Take N CPUs per task.  [ray: 1]"),
+    click.option(
+        "--storage", metavar="FOLDER|URL",
+        help="Let workers write results to a folder that all nodes share, or to an address such as s3://bucket/folder. "
+        "Default: a folder of the run.",
+    ),
+    click.option("--address", help="Use the Ray cluster at this address. Default: $RAY_ADDRESS, else this machine."),
+    click.option(
+        "--executor", type=click.Choice(executors.NAMES), default="local", show_default=True,
+        help="Train in this process, in processes of joblib, or on a Ray cluster. Changes the time only.",
+    ),
+)  # fmt: skip
+
+
+def _executor(name: str, given: dict[str, Any]) -> Executor:
+    """Return the executor that the options describe."""
+    fields_of = {"address": "address", "storage": "storage", "cpus_per_task": "cpus", "gpus_per_task": "gpus"}
+    chosen = {setting: value for option, setting in fields_of.items() if (value := given.pop(option)) is not None}
+    if name == "ray":
+        return executors.Ray(**chosen)
+    if chosen:
+        option = next(option for option, setting in fields_of.items() if setting in chosen)
+        raise click.UsageError(f"--{option.replace('_', '-')} needs --executor ray.")
+    return executors.get(name, -1)
 
 
 @dataclass(frozen=True)
@@ -42,6 +78,7 @@ class TrainingOptions:
     retrain: bool
     dry_run: bool
     as_json: bool
+    executor: Executor
 
 
 def training_options(command: Any) -> Any:
@@ -49,6 +86,7 @@ def training_options(command: Any) -> Any:
 
     @wraps(command)
     def with_options(**given: Any) -> Any:
+        given["executor"] = _executor(given.pop("executor"), given)
         shared = {field.name: given.pop(field.name) for field in fields(TrainingOptions)}
         return command(**given, options=TrainingOptions(**shared))
 
@@ -60,6 +98,7 @@ def training_options(command: Any) -> Any:
             is_flag=True,
             help="Retrain networks of another device or version, which would give different results here.",
         ),
+        *cluster_options,
         click.option("--in-flight", type=click.IntRange(1), help="Train N networks at a time. Changes the time only."),
         device,
         data_dir,

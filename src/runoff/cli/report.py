@@ -43,10 +43,16 @@ log = logging.getLogger("runoff")
     help="Use N networks per member. Default: every number that a run has ballots for.",
 )
 @click.option("--sample", type=click.IntRange(1), default=150, show_default=True, help="Show N inputs in full.")
-@click.option(
-    "--input", "example", type=click.IntRange(0), help="Draw this input of the first run in the election figure."
-)
 @click.option("--to", metavar="CLASS", help="Also report what it takes to make the runs predict this class.")
+@click.option(
+    "--input", "example", type=click.IntRange(0),
+    help="Open the page with this input of the first run, and draw it in the election figure.",
+)  # fmt: skip
+@click.option(
+    "--undefended", multiple=True, type=click.Path(path_type=Path),
+    help="Compare with one model trained on all samples: a .npy file of its predictions for the test inputs, as class "
+    "indices, names or scores. Once for all runs, or once per run.",
+)  # fmt: skip
 @data_dir_option
 @click.option("--no-pictures", is_flag=True, help="Leave out the pictures of the inputs.")
 def report(
@@ -61,6 +67,7 @@ def report(
     sample: int,
     example: int | None,
     to: str | None,
+    undefended: tuple[Path, ...],
     data_dir: Path | None,
     no_pictures: bool,
 ) -> None:
@@ -69,7 +76,7 @@ def report(
     Every file of a run is checked first. The page has curves, tables, and the elections of a sample of inputs with
     the cheapest attack on each, step by step.
 
-    Example: runoff report runs/cifar10-50 --out report.html --figures figures
+    Example: runoff report runs/cifar10-50 --undefended predictions.npy --out report.html --figures figures
     """
     if out is None and figures is None:
         raise InputError("report needs --out FILE, --figures FOLDER, or both")
@@ -86,7 +93,17 @@ def report(
     if out is not None:
         with writing(out):  # fails early, too
             out.parent.mkdir(parents=True, exist_ok=True)
-    sources = [source for run in runs for source in _sources(run, seeds, data_dir, not no_pictures)]
+    if len(undefended) not in (0, 1, len(runs)):
+        raise InputError(
+            f"--undefended must be given once for all runs or once per run, got {len(undefended)} files for "
+            f"{count(len(runs), 'run')}"
+        )
+    baselines = undefended * (len(runs) if len(undefended) == 1 else 1) or (None,) * len(runs)
+    sources = [
+        source
+        for run, baseline in zip(runs, baselines, strict=True)
+        for source in _sources(run, seeds, data_dir, not no_pictures, baseline)
+    ]
     from runoff import report as reports
 
     data = reports.collect(
@@ -96,8 +113,14 @@ def report(
         budgets=budgets,
         sample=sample,
         to=to,
+        opened=example,
         progress=log.info,
     )
+    for source in data["sources"]:
+        if source["middle"] in data["budgets"]:
+            hints = data["methods"][source["headline"]]["hints"]
+            if hint := hints[data["budgets"].index(source["middle"])]:
+                log.warning("%s", hint)
     if out is not None:
         with writing(out):
             reports.write(out, data)
@@ -107,7 +130,9 @@ def report(
             _show(pictures.draw(data, sources[0], figures, example=example), figures)
 
 
-def _sources(path: Path, seeds: int | None, data_dir: Path | None, pictures: bool) -> list[Source]:
+def _sources(
+    path: Path, seeds: int | None, data_dir: Path | None, pictures: bool, undefended: Path | None
+) -> list[Source]:
     """Return one source per number of networks per member that a run has ballots for."""
     from runoff.report import Source
     from runoff.runs import Run
@@ -115,7 +140,9 @@ def _sources(path: Path, seeds: int | None, data_dir: Path | None, pictures: boo
     numbers_of_seeds: list[int | None] = [seeds]
     if seeds is None and (path / "manifest.json").exists():
         numbers_of_seeds = [*Run.open(path).seeds()] or numbers_of_seeds
-    sources = [Source.from_run(path, n, data_dir=data_dir, pictures=pictures) for n in numbers_of_seeds]
+    sources = [
+        Source.from_run(path, n, data_dir=data_dir, pictures=pictures, undefended=undefended) for n in numbers_of_seeds
+    ]
     for note in sources[0].notes:
         log.warning("%s", note)
     return sources

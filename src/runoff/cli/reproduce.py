@@ -96,6 +96,7 @@ def reproduce(
             options.device,
             options.in_flight,
             options.retrain,
+            options.executor,
         )
         lines = reproduction.compared(row, trained, network, chosen)
         results += lines

@@ -30,6 +30,10 @@ class Requirement:
     percent: float
     correct: bool
 
+    def needed(self, of: int) -> int:
+        """Return how many of `of` inputs are enough; 1.1 % of 3,000 are 33, although 1.1 * 3000 exceeds 3300."""
+        return math.ceil(self.percent * of / 100 - 1e-9)
+
 
 @dataclass(frozen=True)
 class Verdict(Requirement):
@@ -43,10 +47,9 @@ class Verdict(Requirement):
     def __str__(self) -> str:
         """State the shortfall."""
         what = "certified and correct" if self.correct else "certified"
-        needed = math.ceil(self.percent * self.of / 100 - 1e-9)
         return (
             f"{self.inputs:,} of {count(self.of, 'input')} ({100 * self.inputs / self.of:.2f} %) are {what} at "
-            f"{unit_of(self.unit).count(self.edits)}, required {self.percent:g} % ({needed:,})"
+            f"{unit_of(self.unit).count(self.edits)}, required {self.percent:g} % ({self.needed(self.of):,})"
         )
 
 
@@ -93,7 +96,7 @@ def verdicts(
         if requirement.correct:
             good = good & np.asarray(certificates.prediction == labels)
         inputs = int(good.sum())
-        met = n > 0 and 100 * inputs >= requirement.percent * n
+        met = inputs >= requirement.needed(n)
         results.append(Verdict(**asdict(requirement), inputs=inputs, of=n, met=met, unit=certificates.unit))
     return results
 

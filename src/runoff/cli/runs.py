@@ -32,6 +32,13 @@ def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[st
     return datasets.load_images(dataset, data_dir, classes=classes)
 
 
+def register(network: str) -> None:
+    """Make a network from a file of the user's known under the name that runs record."""
+    from runoff.torch import own
+
+    own.registered(network)
+
+
 def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
     """Load the dataset that a run was trained on."""
     from runoff import datasets
@@ -84,15 +91,21 @@ def show_plan(
         work = plan(
             settings, partition, data, [*done, *edits], folder,
             n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, weights=True,
+            executor=options.executor,
         )  # fmt: skip
+    planned = None if options.executor.here else work.plan()
     facts: dict[str, Any] = {
         "networks": len(work.pipeline.jobs),
         "missing": len(work.pipeline.missing),
         "steps": work.steps(),
-        "seconds": round(work.seconds(), 1),
-        "device": str(work.pipeline.trainer.device),
+        "seconds": round(work.seconds() if planned is None else planned.seconds, 1),
+        "device": str(work.pipeline.settings.trainer().device)
+        if options.executor.here
+        else work.pipeline.trained_with["device"],
         "members": partition.balance(np.array([len(rows) for rows in work.rows]), work.sources),
     }
+    if planned is not None:
+        facts |= {"tasks": len(planned.tasks), "workers": planned.workers, "memory": planned.memory}
     if options.as_json:
         click.echo(json.dumps(facts))
         return
@@ -101,3 +114,5 @@ def show_plan(
         f"{facts['missing']:,} of {count(facts['networks'], 'network')} to train, {count(facts['steps'], 'step')}, "
         f"roughly {duration(facts['seconds'])} on {facts['device']}"
     )
+    if planned is not None:
+        click.echo(str(planned))

@@ -9,8 +9,10 @@ import click
 from runoff import elections
 from runoff.cli.options import TrainingOptions, training_options
 from runoff.cli.runs import load_dataset, show_plan, show_training
-from runoff.errors import RunError
+from runoff.cli.tables import train_table
+from runoff.errors import InputError, RunError
 from runoff.recipes import NETWORKS, RECIPES
+from runoff.saving.tables import is_table
 
 
 def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | list[str] | None:
@@ -37,7 +39,10 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     help="Make this the default election of `runoff certify` for this run. Training does not depend on it.  "
     "[default: runoff]",
 )
-@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
+@click.option(
+    "--network", default="nin", show_default=True, metavar="NAME|FILE.py:FUNCTION",
+    help=f"Use this architecture: {', '.join(NETWORKS)}, or your function (shape, n_classes) -> torch.nn.Module.",
+)  # fmt: skip
 @click.option(
     "--recipe",
     type=click.Choice(tuple(RECIPES)),
@@ -57,6 +62,11 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     callback=_classes,
     help="Set the number of classes of your own data, or their names: fixed in advance, not taken from the samples.",
 )
+@click.option("--label-column", metavar="NAME", help="Take the labels from this column, if DATASET is a table.")
+@click.option(
+    "--group-column", metavar="NAME",
+    help="Count sources, which this column of a table names: all rows of one source are one edit.",
+)  # fmt: skip
 @click.option(
     "--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True,
     help="Hash samples by content, or by the sum of pixels as in the paper.",
@@ -87,6 +97,8 @@ def train(
     recipe: str | None,
     weights: str | None,
     classes: int | list[str] | None,
+    label_column: str | None,
+    group_column: str | None,
     hash_: str,
     threat: str,
     random_state: int,
@@ -96,16 +108,30 @@ def train(
 ) -> None:
     """Train an ensemble on DATASET (a name, a .npz file or a folder of images) and score its test inputs.
 
+    If DATASET is a .csv or .parquet table, members are scikit-learn models (logistic regression with the preprocessing
+    that each column needs, inside each member), and --out is a saved classifier.
+
     After an interruption, the same command continues where it stopped, with the same result. A larger --n-seeds adds
     networks to an existing run.
 
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
+    if is_table(Path(dataset)):
+        train_table(
+            Path(dataset), out, label_column, group_column, classes, options.as_json,
+            n_partitions=n_partitions, spread=spread, n_seeds=n_seeds, election=election or elections.DEFAULT,
+            threat=threat, random_state=random_state,
+        )  # fmt: skip
+        return
+    if label_column is not None or group_column is not None:
+        option = "--group-column" if label_column is None else "--label-column"
+        raise InputError(f"{option} is for .csv and .parquet tables, and {dataset} is none: leave it out")
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
-    from runoff.torch import starting
+    from runoff.torch import own, starting
 
+    network = own.registered(network)
     data = load_dataset(dataset, options.data_dir, classes)
     if not data.classes_fixed:
         raise RunError(
@@ -128,7 +154,7 @@ def train(
         random_state=random_state,
         first_weights=None if first is None else first.described(),
     )
-    work.check(settings, data, options.device)
+    work.check(settings, data, options.device, options.executor)
     Run.check_place(out, settings)
     about = {**work.about(data), "weights": not no_weights, "given": absolute(dataset)}
     if options.dry_run:
@@ -142,7 +168,9 @@ def train(
         run.manifest["election"] = election or run.election
         if run.manifest["edits"] and not run.seeds() and n_seeds < run.n_seeds:
             raise run.unfinished()
-        needed = work.work_of(run, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight)
+        needed = work.work_of(
+            run, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, executor=options.executor
+        )
         trained = training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=options.retrain)
         show_training(run, trained, options.as_json)
 

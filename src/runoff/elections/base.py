@@ -111,6 +111,11 @@ class Election(ABC):
             f"a target needs an election that defines threats_to, got {self.name!r}: use another election, or define it"
         )
 
+    @property
+    def has_targets(self) -> bool:
+        """Whether `radius_to` and attacks with a target are defined."""
+        return type(self).threats_to is not Election.threats_to
+
     def rounds(self, ballots: Ballots, outcome: Outcome) -> tuple[Round, ...]:
         """Return the rounds of the election in order. The last one decides between prediction and runner-up."""
         return (Round("The vote", "first choices", vote_bars(count_votes(ballots))),)

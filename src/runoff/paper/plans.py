@@ -96,14 +96,14 @@ def _pace(
 
     from runoff import recipes
     from runoff.datasets.catalogue import CATALOGUE
-    from runoff.runs import work
+    from runoff.torch import workload
 
     entry = CATALOGUE[dataset]
     n, shape = round(entry.n_train / k), (*entry.shape, 1)[:3]
     trainer, job = _example(network, recipe, shape, len(entry.classes), device, in_flight)
     if trainer.device.type != "cpu":
         inputs = np.broadcast_to(np.uint8(0), (entry.n_test, *shape))
-        return work.START_SECONDS, work.guess(trainer, job, [n], inputs) - work.START_SECONDS
+        return workload.START_SECONDS, workload.guess(trainer, job, [n], inputs) - workload.START_SECONDS
     trained, scored = _pixel_seconds(network, recipe, device, in_flight)
     chosen = recipes.get(recipe)
     images = chosen.steps_of(n) * chosen.batch_of(n)

@@ -14,6 +14,7 @@ from runoff._io.files import written_whole
 from runoff._io.locks import locked
 from runoff.certificates import certified_accuracy, certify
 from runoff.errors import InputError, RunError
+from runoff.executors import Executor
 from runoff.paper import tables
 from runoff.paper.plans import n_seeds_of, run_of, shared
 from runoff.runs import Run
@@ -52,6 +53,7 @@ def trial_results(
     device: str | None,
     in_flight: int | None,
     retrain: bool,
+    executor: Executor | None = None,
 ) -> list[dict[str, Any]]:
     """Train the missing ensembles of a row, and certify all with the paper's bound."""
     from runoff.runs import training, work  # these need PyTorch
@@ -63,14 +65,14 @@ def trial_results(
             data, data.name, recipes.get(recipe), n_partitions=row.k, spread=row.spread, network=network,
             hash="pixel-sum", random_state=0 if shared(row) else trial,
         )  # fmt: skip
-        work.check(settings, data, device)
+        work.check(settings, data, device, executor)
         path, n_seeds = runs / run_of(row, trial), n_seeds_of(row, trials)
         Run.check_place(path, settings)
         with locked(path):
             run = _open(path, settings, {**work.about(data), "weights": weights, "given": row.dataset})
             if run.manifest["edits"]:
                 raise RunError(f"{path} was edited, so it is not a run of the paper: give another folder with --runs")
-            needed = work.work_of(run, data, n_seeds=n_seeds, device=device, in_flight=in_flight)
+            needed = work.work_of(run, data, n_seeds=n_seeds, device=device, in_flight=in_flight, executor=executor)
             kept = n_seeds in run.seeds() and not retrain and training.foreign(run, needed) is not None
             if kept:  # complete, and trained elsewhere
                 run.verify()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ from runoff.certificates import Certificates
 from runoff.elections import BASELINE, DEFAULT, get
 from runoff.errors import InputError
 from runoff.paper import tables
-from runoff.report import _explorer, _words
-from runoff.report._html import embedded
+from runoff.report import _explorer, _sample, _undefended, _words
+from runoff.report._origin import without_folders
 from runoff.report.source import Source
 
 ELECTIONS = (BASELINE, DEFAULT)
@@ -33,13 +32,16 @@ def collect(
     budgets: Sequence[int] | None = None,
     sample: int = SAMPLE,
     to: str | None = None,
+    opened: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Return the content of a report as plain data for JSON.
 
     The counts of a curve are those of inputs with a correct prediction and a radius of at least the budget: divided by
     the number of inputs they equal `certified_accuracy`. With `to`, the name of a class, the report says what it
-    takes to make the ensembles predict it. `progress` is called with a message before slow steps.
+    takes to make the ensembles predict it. Runs on the same test inputs share a sample of them, in `samples`; `opened`
+    is an input of the first run that is among them and that the page displays first. `progress` is called with a
+    message before slow steps.
     """
     if not sources or not elections:
         raise InputError("a report needs at least one run and one election")
@@ -49,34 +51,52 @@ def collect(
         raise InputError(f"a report needs runs whose radii count the same, got {' and '.join(sorted(units))}")
     if to is not None and (without := next((s for s in sources if to not in s.classes), None)):
         raise InputError(f"the target must be one of {', '.join(without.classes):.200}, got {to!r}")
-    numbered = list(enumerate(sources))
-    certified = [(s, name, source.certificates(name, bound)) for s, source in numbered for name in elections]
+    groups = _sample.groups(sources)
+    if opened is not None and not 0 <= opened < len(sources[0].labels):
+        raise InputError(
+            f"the input to open must be below {len(sources[0].labels)}, the number of inputs, got {opened}"
+        )
+    certified = [(s, name, source.certificates(name, bound)) for s, source in enumerate(sources) for name in elections]
     chosen = sorted(set(_budgets(sources, certified) if budgets is None else budgets))
+    undefended, models = _undefended.rows(sources)
     methods = [_method(s, sources[s], certificates, chosen) for s, _, certificates in certified]
     _label(methods, sources)
+    about = [_about(source, bound) for source in sources]
+    for method in methods:
+        method["hints"] = [_words.hint(about[method["source"]], method, j, chosen) for j in range(len(chosen))]
     data: dict[str, Any] = {
         "version": __version__,
         "title": " and ".join(dict.fromkeys(source.dataset or source.name for source in sources)),
         "unit": _words.counted(sources[0].unit),
         "budgets": chosen,
         "baseline": BASELINE,
+        "opened": opened,
+        "undefended": undefended,
         "methods": methods,
-        "sources": [_about(source, bound) for source in sources],
+        "sources": about,
+        "samples": [],
     }
-    for s, source in numbered:
-        about = data["sources"][s]
-        pairs = [(m, certificates) for m, (index, _, certificates) in enumerate(certified) if index == s]
-        n_displayed = min(sample, len(source.labels))
-        progress(f"{source.name}: searching for the cheapest attack on each of {count(n_displayed, 'input')}")
-        about["sample"] = _sampled(source, pairs, sample, SAMPLE_BYTES // len(sources))
-        about["guarantee"] = _words.guarantee(about, [methods[m] for m, _ in pairs], chosen)
-        about["headline"] = next((m for m, c in pairs if c.election.name == DEFAULT), pairs[-1][0])
-        about["middle"] = _words.middle_of(methods[about["headline"]], chosen)
-        if to is not None:
-            progress(f"{source.name}: what it takes to make it predict {to}")
-            radii = [(methods[m]["label"], certificates.radius_to(to)) for m, certificates in pairs]
-            about["target"] = _words.target(about, to, source.labels != source.classes.index(to), radii, chosen)
-        about["paper"] = _words.paper_note(source, [methods[m] for m, _ in pairs])
+    for g, group in enumerate(groups):
+        pairs = [(m, s, certificates) for m, (s, _, certificates) in enumerate(certified) if s in group]
+        n_displayed = count(min(sample, len(sources[group[0]].labels)), "input")
+        progress(
+            f"{_words.joined([sources[s].name for s in group])}: searching for the cheapest attack on {n_displayed}"
+        )
+        shared, most_bytes = {s: sources[s] for s in group}, SAMPLE_BYTES * len(group) // len(sources)
+        included = [opened] if g == 0 and opened is not None else []
+        data["samples"].append(_sample.sample(shared, pairs, sample, most_bytes, included))
+        for s in group:
+            own = [(m, certificates) for m, index, certificates in pairs if index == s]
+            about[s]["sample"], about[s]["undefended"] = g, models[s]
+            about[s]["guarantee"] = _words.guarantee(about[s], [methods[m] for m, _ in own], chosen)
+            about[s]["headline"] = next((m for m, c in own if c.election.name == DEFAULT), own[-1][0])
+            about[s]["middle"] = _words.middle_of(methods[about[s]["headline"]], chosen)
+            if to is not None:
+                progress(f"{sources[s].name}: what it takes to make it predict {to}")
+                radii = [(methods[m]["label"], certificates.radius_to(to)) for m, certificates in own]
+                others = sources[s].labels != sources[s].classes.index(to)
+                about[s]["target"] = _words.target(about[s], to, others, radii, chosen)
+            about[s]["paper"] = _words.paper_note(sources[s], [methods[m] for m, _ in own])
     return data
 
 
@@ -183,29 +203,11 @@ def _about(source: Source, bound: str) -> dict[str, Any]:
             "sizes": None if source.member_sizes is None else source.member_sizes.tolist(),
             "seconds": None if source.member_seconds is None else list(source.member_seconds),
         },
-        "facts": [list(fact) for fact in source.facts],
-        "made": list(source.made),
+        "facts": [list(fact) for fact in without_folders(source.facts)],
+        "made": list(without_folders(source.made)),
         "checked": [
-            f"{line} --bound {bound}" if line.startswith("runoff certify ") else line for line in source.checked
+            f"{line} --bound {bound}" if line.startswith("runoff certify ") else line
+            for line in without_folders(source.checked)
         ],
-        "notes": list(source.notes),
+        "notes": list(without_folders(source.notes)),
     }
-
-
-def _sampled(source: Source, methods: Sequence[tuple[int, Certificates]], size: int, most_bytes: int) -> dict[str, Any]:
-    """Return the elections of a sample of inputs, smaller than `size` if they would take more than `most_bytes`."""
-    certificates = next((c for _, c in methods if c.election.name == DEFAULT), methods[-1][1])
-    known: dict[int, dict[str, Any]] = {}
-    while True:
-        chosen = [int(i) for i in _explorer.sample(source, certificates, size)]
-        first = chosen[: max(1, len(chosen) // 8)]
-        wanted = [i for i in (chosen if known else first) if i not in known]  # a few first, to estimate their size
-        with ThreadPoolExecutor() as pool:
-            results = pool.map(lambda i: _explorer.elections(source, i, methods), wanted)
-            known.update(zip(wanted, results, strict=True))
-        inputs = [known[i] for i in chosen if i in known]
-        each = len(embedded(inputs)) / len(inputs)
-        if each * len(chosen) > most_bytes and len(chosen) > 1:
-            size = max(1, min(len(chosen) - 1, int(most_bytes / each * 0.98)))
-        elif len(inputs) == len(chosen):
-            return {"how": _words.sampled(len(chosen), len(source.labels)), "inputs": inputs}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runoff.ballots import Ballots, points
-from runoff.elections.votes import first_choices, ranks_above
+from runoff.elections.votes import count_votes, first_choices, ranks_above
 from runoff.report._pictures import appearance
 from runoff.spreads import Spread
 
@@ -18,16 +18,10 @@ if TYPE_CHECKING:
     from runoff.certificates import Certificates
     from runoff.report.source import Source
 
+    Method = tuple[int, int, Certificates]  # its number, that of its run, and its certificates
+    Targets = Mapping[int, Mapping[int, list[tuple[int, int]]]]  # by method and input
 
-def sample(source: Source, certificates: Certificates, size: int) -> NDArray[np.int64]:
-    """Return `size` inputs to display: sorted by class, correctness and radius, then taken at even distances.
-
-    Classes, wrong predictions and radii are represented evenly, and the same run always gives the same inputs.
-    """
-    predicted = indices(source, certificates.prediction)
-    order = np.lexsort((certificates.radius, predicted == source.labels, source.labels))
-    size = min(size, len(order))
-    return np.sort(order[np.linspace(0, len(order) - 1, size).round().astype(np.int64)])
+RIVALS = 3  # classes whose radius as a target is displayed
 
 
 def indices(source: Source, names: NDArray[Any]) -> NDArray[np.int64]:
@@ -36,17 +30,42 @@ def indices(source: Source, names: NDArray[Any]) -> NDArray[np.int64]:
     return np.array([places[name] for name in names], np.int64)
 
 
-def elections(source: Source, i: int, methods: Sequence[tuple[int, Certificates]]) -> dict[str, Any]:
-    """Return the page's data on input i, with methods by their numbers."""
-    ballots: Ballots = points(np.asarray(source.ballots[i])[None])[0]
-    spread = Spread.from_any(source.spread, len(ballots))
+def elections(sources: Mapping[int, Source], i: int, methods: Sequence[Method], targets: Targets) -> dict[str, Any]:
+    """Return the page's data on input i in all these runs, with runs and methods by their numbers."""
+    ballots: dict[int, Ballots] = {s: points(np.asarray(source.ballots[i])[None])[0] for s, source in sources.items()}
+    spreads = {s: Spread.from_any(source.spread, len(ballots[s])) for s, source in sources.items()}
+    first = next(iter(sources.values()))
     return {
         "i": i,
-        "label": int(source.labels[i]),
-        **appearance(source, i),
-        "firsts": first_choices(ballots).tolist(),
-        "elections": {str(m): _election(i, ballots, spread, certificates) for m, certificates in methods},
+        "label": int(first.labels[i]),
+        **next((seen for source in sources.values() if (seen := appearance(source, i))), {}),
+        "undefended": {str(s): int(x.undefended[i]) for s, x in sources.items() if x.undefended is not None},
+        "firsts": {str(s): first_choices(votes).tolist() for s, votes in ballots.items()},
+        "elections": {
+            str(m): {**_election(i, ballots[s], spreads[s], certificates), "to": targets[m].get(i, [])}
+            for m, s, certificates in methods
+        },
     }
+
+
+def radii_to(source: Source, certificates: Certificates, inputs: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """Return, for each input, the radius against each of the classes with most votes besides the prediction.
+
+    Elections that define no attack with a target have none.
+    """
+    if not certificates.election.has_targets:
+        return {}
+    predicted = indices(source, certificates.prediction)
+    rivals: dict[int, list[int]] = {}
+    for i in inputs:
+        votes = count_votes(points(np.asarray(source.ballots[i])[None])[0])
+        rivals[i] = [int(c) for c in np.argsort(-votes, kind="stable") if c != predicted[i]][:RIVALS]
+    found: dict[int, list[tuple[int, int]]] = {i: [] for i in inputs}
+    for c in sorted({c for classes in rivals.values() for c in classes}):
+        rows = [i for i in inputs if c in rivals[i]]
+        for i, radius in zip(rows, certificates[rows].radius_to(source.classes[c]).tolist(), strict=True):
+            found[i].append((c, radius))
+    return {i: sorted(pairs, key=lambda pair: (pair[1], pair[0])) for i, pairs in found.items()}
 
 
 def _election(i: int, ballots: Ballots, spread: Spread, certificates: Certificates) -> dict[str, Any]:

@@ -6,14 +6,25 @@ import base64
 import hashlib
 import html
 import json
+import zlib
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from runoff._io.files import written_whole
 
-SCRIPTS = ("vendored/d3.min.js", "vendored/plot.umd.min.js", "charts.js", "explorer.js", "page.js")
-WORDS = ("noun", "definition", "attacker", "buckets", "not_covered")  # of the page, which depend on the unit
+SCRIPTS = (
+    "vendored/d3.min.js",
+    "vendored/plot.umd.min.js",
+    "dom.js",
+    "charts.js",
+    "election.js",
+    "explorer.js",
+    "page.js",
+)
+WORDS = (
+    "noun", "nouns", "slider", "tampering", "axis", "definition", "attacker", "buckets", "not_covered",
+)  # fmt: skip  # of the page, which depend on the unit
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # characters that could end a script element
 
 
@@ -25,7 +36,7 @@ def write(path: str | Path, data: dict[str, Any]) -> None:
 
 def page(data: dict[str, Any]) -> str:
     """Return the page for collected data."""
-    scripts = [asset(name) for name in SCRIPTS]
+    scripts, samples = [asset(name) for name in SCRIPTS], data["samples"]
     allowed = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     policy = (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
@@ -37,7 +48,11 @@ def page(data: dict[str, Any]) -> str:
         "version": html.escape(data["version"]),
         **{name: html.escape(data["unit"][name]) for name in WORDS},
         "style": asset("page.css"),
-        "data": embedded(data),
+        "data": embedded({**data, "samples": [{"how": part["how"], "n": len(part["inputs"])} for part in samples]}),
+        "samples": "\n".join(
+            f'<script type="text/plain" id="sample-{g}">{packed(part["inputs"])}</script>'
+            for g, part in enumerate(samples)
+        ),
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
     pieces = asset("page.html").split("{{")
@@ -51,6 +66,12 @@ def page(data: dict[str, Any]) -> str:
 def embedded(data: Any) -> str:
     """Return JSON that is safe inside a script element, whatever the data: ASCII without angle brackets."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
+
+
+def packed(inputs: list[dict[str, Any]]) -> str:
+    """Return inputs as JSON, compressed with zlib, in base64: about a tenth of their size as text."""
+    plain = json.dumps(inputs, separators=(",", ":"), allow_nan=False).encode()
+    return base64.b64encode(zlib.compress(plain, 9)).decode()
 
 
 def asset(name: str) -> str:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from runoff.report.source import Source
 
 
+NAMED = 8  # classes named in a sentence, at most
+
+
 def method(source: Source, election: Election) -> str:
     """Describe a method in a few words."""
     n_members = source.ballots.shape[1]
@@ -26,15 +29,41 @@ def method(source: Source, election: Election) -> str:
     return f"{election.label} of {n_members:,} members, {each}{networks}"
 
 
-def sampled(n_displayed: int, n_inputs: int) -> str:
-    """Describe the sample of inputs."""
+def sampled(n_displayed: int, n_inputs: int, runs: Sequence[str]) -> str:
+    """Describe the sample of inputs of these runs."""
+    several = f", the same for {joined(runs)}" if len(runs) > 1 else ""
     if n_displayed == n_inputs:
-        return f"This section displays all {n_inputs:,} test inputs."
+        return f"This section displays all {n_inputs:,} test inputs{several}."
+    by = f" of {runs[0]}" if len(runs) > 1 else ""
     return (
-        f"This section displays {n_displayed:,} of the {n_inputs:,} test inputs, taken evenly from the list sorted by "
-        "class, correctness and run-off radius, so that all of them are represented. Curves, histograms and tables "
-        "cover all inputs."
+        f"This section displays {n_displayed:,} of the {n_inputs:,} test inputs{several}, taken evenly from the list "
+        f"sorted by class, correctness and run-off radius{by}, so that all of them are represented. Curves, histograms "
+        "and tables cover all inputs."
     )
+
+
+def hint(about: dict[str, Any], method: dict[str, Any], j: int, budgets: Sequence[int]) -> str:
+    """Return a warning about classes without any certified input at the j-th budget, or nothing."""
+    sizes, certified = about["class_sizes"], _at(method["curve"], budgets[j])
+    tested = [c for c, size in enumerate(sizes) if size]
+    empty = sorted((c for c in tested if not method["per_class"][c][j]), key=lambda c: (-sizes[c], c))
+    if not empty or not certified:
+        return ""
+    some = joined([f"{about['classes'][c]} ({sizes[c]:,})" for c in empty[:NAMED]] + _others(len(empty) - NAMED))
+    return (
+        f"{method['label']} at {unit_of(about['unit']).count(budgets[j])}: certified accuracy is "
+        f"{share(certified, about['n_inputs'])} over all inputs, but 0 % for {len(empty):,} of the "
+        f"{len(tested):,} classes: {some}. In brackets, their test inputs."
+    )
+
+
+def _others(n: int) -> list[str]:
+    return [f"{n:,} more"] if n > 0 else []
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return an enumeration, as in a, b and c."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets: Sequence[int]) -> list[str]:
@@ -107,11 +136,20 @@ def _by(about: dict[str, Any], number: int) -> str:
 def counted(name: str) -> dict[str, str]:
     """Return the words of the page that depend on what one edit is."""
     unit = unit_of(name)
-    return {"name": unit.name, "noun": unit.noun, "axis": unit.axis, "definition": unit.definition, **PAGE[name]}
+    return {
+        "name": unit.name,
+        "noun": unit.noun,
+        "nouns": f"{unit.noun}s",
+        "definition": unit.definition,
+        **PAGE[name],
+    }
 
 
 PAGE = {
     "samples": {
+        "axis": "edits of the training data",
+        "slider": "Edits by the attacker",
+        "tampering": "Tampering with a few training samples",
         "attacker": "may insert, delete and relabel any training samples, up to the radius in number; changing a "
         "sample's features is a deletion and an insertion, two edits;",
         "buckets": "The bucket of a sample depends on its content only, and a member depends on its own samples only: "
@@ -119,6 +157,9 @@ PAGE = {
         "not_covered": "Encoders or other preprocessing trained on data that the attacker could edit.",
     },
     "sources": {
+        "axis": "corrupt sources",
+        "slider": "Corrupt sources",
+        "tampering": "Corrupting a few sources",
         "attacker": "may control any sources, up to the radius in number: insert, delete, relabel and replace all that "
         "these contribute, and add new sources; a sample that moves between sources is two edits;",
         "buckets": "The bucket of a sample depends on its source only, and a member depends on its own samples only: "
@@ -127,6 +168,9 @@ PAGE = {
         "corrupt, too. Encoders or other preprocessing trained on data that the attacker could edit.",
     },
     "labels": {
+        "axis": "changed labels",
+        "slider": "Changed labels",
+        "tampering": "Changing a few labels",
         "attacker": "may change any labels of training samples, up to the radius in number;",
         "buckets": "Buckets depend on samples, not on labels, and a member learns from its own labels only. A "
         "transformer that was fitted on all samples has read no label.",

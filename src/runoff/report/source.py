@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from runoff import datasets, recipes
 from runoff._io.files import read_regular
 from runoff._io.manifests import LARGEST_MANIFEST
-from runoff._io.units import unit_of
 from runoff.ballots import rank
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.errors import InputError, RunError, StorageError
+from runoff.report import _origin, _undefended
 from runoff.report._pictures import stretched
 from runoff.runs import Run, Settings
 
 if TYPE_CHECKING:
     from runoff.ensemble import Ensemble
 
-Facts = tuple[tuple[str, str], ...]
 BLOCK = 1024  # inputs per block
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -43,6 +41,7 @@ class Source:
     spread : (n_buckets, d) the members that learn from each bucket
     pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) 8-bit images
     features : the inputs if there are no pictures: an array, a table or texts
+    undefended : (n_inputs,) class indices, what one model without this defence predicts; None if unknown
     member_sizes, member_seconds : training samples and seconds per member; None if unknown
     dataset : the name of the dataset
     of_paper : whether it is the paper's dataset of that name, unedited
@@ -63,6 +62,7 @@ class Source:
     n_train: int | None = None
     pictures: NDArray[np.uint8] | None = None
     features: Any = None
+    undefended: NDArray[Any] | None = None
     member_sizes: NDArray[np.int64] | None = None
     member_seconds: tuple[float | None, ...] | None = None
     dataset: str = ""
@@ -71,7 +71,7 @@ class Source:
     fingerprint: str | None = None  # of the partition
     unit: str = "samples"  # what radii count
     data_fingerprint: str | None = None
-    facts: Facts = ()
+    facts: _origin.Facts = ()
     made: tuple[str, ...] = ()
     checked: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
@@ -89,6 +89,9 @@ class Source:
             )
         if len(self.classes) != self.ballots.shape[2]:
             raise InputError(f"{self.name} must have {self.ballots.shape[2]} classes, got {len(self.classes)}")
+        if self.undefended is not None:
+            known = _undefended.class_indices(self.undefended, self.classes, len(self.labels))
+            object.__setattr__(self, "undefended", known)
 
     @property
     def d(self) -> int:
@@ -112,16 +115,29 @@ class Source:
 
     @classmethod
     def from_run(
-        cls, path: str | Path, n_seeds: int | None = None, *, data_dir: Path | None = None, pictures: bool = True
+        cls,
+        path: str | Path,
+        n_seeds: int | None = None,
+        *,
+        data_dir: Path | None = None,
+        pictures: bool = True,
+        undefended: ArrayLike | str | Path | None = None,
     ) -> Source:
-        """Read a run after checking all its files, with pictures from its dataset if that can be read."""
+        """Read a run after checking all its files, with pictures from its dataset if that can be read.
+
+        `undefended` are the predictions of one model trained on all samples, for the same test inputs in the same
+        order: class indices, names of classes, scores (n_inputs, n_classes), or a .npy file that holds one of these.
+        """
         path = Path(path)
         if not (path / "manifest.json").exists():
             raise RunError(f"{path} is not a run: it has no manifest.json; create a run with `runoff train`")
         run = Run.open(path)
         run.verify()
         try:
-            return cls(**_run_fields(run, path, n_seeds, data_dir, pictures))
+            fields = _run_fields(run, path, n_seeds, data_dir, pictures)
+            if undefended is not None:
+                fields["undefended"] = _undefended.class_indices(undefended, fields["classes"], len(fields["labels"]))
+            return cls(**fields)
         except (KeyError, TypeError, AttributeError) as error:
             raise StorageError(f"{path} does not describe a run: {type(error).__name__}: {error}; retrain it") from None
 
@@ -135,13 +151,15 @@ class Source:
         name: str = "classifier",
         dataset: str = "",
         picture_shape: tuple[int, ...] | None = None,
+        undefended: Any = None,
         made: tuple[str, ...] = (),
         checked: tuple[str, ...] = (),
     ) -> Source:
         """Score test inputs, given with their labels, with a fitted classifier.
 
         `picture_shape` is the shape, such as (8, 8), of images whose pixels are the features. Arrays of images need
-        none.
+        none. `undefended` is one model trained on all samples, such as `clone(estimator).fit(X_train, y_train)`, or its
+        predictions for X: labels, or scores (n_inputs, n_classes) in the order of `classes_`.
         """
         scores = classifier.scores(X)
         if not scores.classes_fixed:
@@ -166,19 +184,26 @@ class Source:
             n_train=int(sizes.sum()) // partition.d,
             pictures=pictures,
             features=None if pictures is not None else X.tocsr() if hasattr(X, "tocsr") else X,
+            undefended=None if undefended is None else _predicted(undefended, X, classes),
             member_sizes=sizes,
             dataset=dataset,
             fingerprint=scores.fingerprint,
             unit=scores.unit,
             facts=(
-                ("Classifier", repr(classifier)),
+                ("Classifier", " ".join(repr(classifier).split())),
                 ("Hash of samples", str(partition.hash)),
-                *_counted(scores.unit, classifier.fitted_state().sources),
+                *_origin.counted(scores.unit, classifier.fitted_state().sources),
                 ("Fingerprint of the partition", scores.fingerprint),
             ),
             made=made,
             checked=checked,
         )
+
+
+def _predicted(undefended: Any, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
+    """Return what an undefended model predicts, as class indices or scores."""
+    predictions = np.asarray(undefended.predict(X) if hasattr(undefended, "predict") else undefended)
+    return _undefended.named(predictions, classes) if predictions.ndim == 1 else predictions
 
 
 def visible(text: Any) -> Any:
@@ -198,21 +223,6 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         notes += [note] if note else []
     recipe = recipes.name_of(settings.recipe)
     edits = run.n_edits()
-    facts = (
-        ("Dataset", f"{settings.dataset}, {manifest['dataset']['n_train']:,} training samples"),
-        ("Fingerprint of the dataset", settings.fingerprint),
-        ("Fingerprint of the partition", manifest["partition"]["fingerprint"]),
-        ("SHA-256 of the ballots", manifest["files"][f"ballots-{seeds}.npy"]),
-        ("Network", settings.network),
-        ("Initial weights", _first_weights(settings)),
-        ("Recipe", recipe or json.dumps(settings.recipe, sort_keys=True)),
-        ("Hash of samples", settings.hash),
-        *_counted(settings.unit, manifest.get("sources")),
-        ("Seed", str(settings.random_state)),
-        ("Edits", f"{edits:,}" if edits else "none"),
-        ("Device", f"{manifest.get('device', 'unknown')}, {manifest.get('precision', 'unknown')}"),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(manifest["versions"].items()))),
-    )
     return {
         "name": (path.resolve().name or str(path)) + (f", {seeds} seeds" if seeds > 1 else ""),
         "ballots": ballots,
@@ -231,9 +241,9 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         "fingerprint": manifest["partition"]["fingerprint"],
         "unit": settings.unit,
         "data_fingerprint": None if edits else settings.fingerprint,
-        "facts": facts,
-        "made": (_train_command(run, path, seeds, recipe), *_update_commands(run, path)),
-        "checked": (f"runoff certify {shlex.quote(str(path))} --use-seeds {seeds}",),
+        "facts": _origin.facts(run, seeds),
+        "made": (_origin.train_command(run, path, seeds), *_origin.update_commands(run, path)),
+        "checked": (_origin.check_command(path, seeds),),
         "notes": tuple(notes),
     }
 
@@ -256,20 +266,6 @@ def _as_pictures(X: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return np.rint(255 * (values - low) / ((high - low) or 1.0)).astype(np.uint8)
 
 
-def _counted(unit: str, sources: Any) -> Facts:
-    """Return what radii count, if that is not samples."""
-    if unit == "samples":
-        return ()
-    number = f", of {sources[0]:,}; the largest has {sources[1]:.1%} of the samples" if sources else ""
-    return (("Radii count", f"{unit_of(unit).noun}s{number}"),)
-
-
-def _first_weights(settings: Settings) -> str:
-    if settings.first_weights is None:
-        return "random"
-    return f"{settings.first_weights['given']}, SHA-256 {settings.first_weights['sha256']}"
-
-
 def _like_paper(settings: Settings, recipe: str) -> bool:
     return settings.network == "nin" and recipe in ("paper", "paper-no-flip") and settings.first_weights is None
 
@@ -286,43 +282,3 @@ def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
         seconds = [known[f"{m}-{s}"] for s in range(n_seeds) if f"{m}-{s}" in known]
         per_member.append(round(sum(seconds), 3) if len(seconds) == n_seeds else None)
     return None if set(per_member) == {None} else tuple(per_member)
-
-
-def _train_command(run: Run, path: Path, n_seeds: int, recipe: str | None) -> str:
-    settings = run.settings
-    options = [f"--k {settings.n_partitions}"]
-    options += [f"--d {settings.spread}"] if settings.spread > 1 else []
-    options += [f"--n-seeds {n_seeds}"] if n_seeds > 1 else []
-    options += [f"--network {shlex.quote(settings.network)}"] if settings.network != "nin" else []
-    weights = "random" if settings.first_weights is None else shlex.quote(settings.first_weights["given"])
-    if settings.first_weights is not None or recipe in recipes.PROCEDURAL:
-        options.append(f"--weights {weights}")
-    options += [] if recipe is None else [f"--recipe {recipe}"]
-    options += _classes_option(run)
-    options += [f"--hash {settings.hash}"] if settings.hash != "content" else []
-    options += ["--threat labels"] if settings.unit == "labels" else []
-    options += [f"--seed {settings.random_state}"] if settings.random_state else []
-    given = shlex.quote(str(run.manifest["dataset"]["given"]))
-    unnamed = "  # with the recipe above, which has no name" if recipe is None else ""
-    return f"runoff train {given} {' '.join(options)} --out {shlex.quote(str(path))}{unnamed}"
-
-
-def _classes_option(run: Run) -> list[str]:
-    """Return the option --classes for the user's own data."""
-    names = [str(name) for name in run.manifest["dataset"]["classes"]]
-    if run.manifest["dataset"]["given"] in datasets.NAMES or any("," in name for name in names):
-        return []
-    numbered = names == [str(c) for c in range(len(names))]
-    return [f"--classes {len(names) if numbered else shlex.quote(','.join(names))}"]
-
-
-def _update_commands(run: Run, path: Path) -> list[str]:
-    """Return one command per edit; the samples are stored in the run."""
-    commands, before = [], ("", "")
-    for name in run.manifest["edits"]:
-        what = "add" if name.endswith("-add.npz") else "remove"
-        digest = run.manifest["files"][name]
-        again = " --again" if before == (what, digest) else ""
-        before = what, digest
-        commands.append(f"runoff update {shlex.quote(str(path))} --{what} {shlex.quote(str(path / name))}{again}")
-    return commands

@@ -121,9 +121,10 @@ class _Loaded:
         return None
 
     def _versions(self) -> dict[str, str]:
-        from runoff.saving import classifiers
+        from runoff.saving import classifiers, trusted
 
-        return classifiers.versions()
+        recorded = self.manifest.get("versions", {})
+        return classifiers.versions(name for name in trusted.MODULES.values() if name in recorded)
 
     def _labels(self, y: Any) -> NDArray[Any]:
         """Return labels with the dtype of the classes."""

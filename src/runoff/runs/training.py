@@ -6,6 +6,7 @@ import json
 import logging
 import platform
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from runoff.datasets import Dataset
 from runoff.errors import RunError
 from runoff.runs.directory import CERTIFICATES, Run
 from runoff.runs.work import Work
-from runoff.torch import devices
 from runoff.torch.checkpoints import is_checkpoint
 from runoff.torch.training.jobs import Job
 
@@ -86,7 +86,8 @@ def train(
         )  # fmt: skip
     only = check_trainer(run, work, retrain) or only
     work = reconcile(run, work, n_seeds)
-    refused = [f"member {done.member}: {done.refused}" for done in work.pipeline.train(progress) if done.refused]
+    with closing(work.pipeline.train(progress)) as results:
+        refused = [f"member {done.member}: {done.refused}" for done in results if done.refused]
     seconds = time.perf_counter() - started
     publish(run, work, dataset, n_seeds, seconds, only)
     for reason in refused:
@@ -126,8 +127,8 @@ def publish(run: Run, work: Work, dataset: Dataset, n_seeds: int, seconds: float
     run.write_array("spread.npy", work.partition.spread)
     obsolete = _obsolete(work, only)
     _write_timings(run, work, set(obsolete), seconds)
-    run.manifest["device"] = devices.describe(work.pipeline.trainer.device)
-    run.manifest["precision"] = work.pipeline.trainer.precision
+    run.manifest["device"] = work.pipeline.trained_with["device"]
+    run.manifest["precision"] = work.pipeline.trained_with["precision"]
     run.manifest["versions"] |= {"torch": torch.__version__, "python": platform.python_version()}
     run.manifest["member_sizes"] = [len(rows) for rows in work.rows]
     run.manifest["training_sets"] = work.partition.training_sets(work.rows, work.digests, work.labels)

@@ -14,6 +14,7 @@ from runoff import hashing
 from runoff.ballots import points
 from runoff.datasets import Dataset
 from runoff.errors import RunError, StorageError
+from runoff.executors import Executor, Plan
 from runoff.hashing import Digests, source_sizes
 from runoff.recipes import Recipe
 from runoff.runs.directory import MEMBERS, Run, Settings
@@ -24,14 +25,10 @@ from runoff.torch.building import build
 from runoff.torch.checkpoints import Checkpoints
 from runoff.torch.pipeline import Pipeline, class_shares, member_scores, network_jobs
 from runoff.torch.training.jobs import Job, array_digest, compact
-from runoff.torch.training.slots import INPUTS
-from runoff.torch.training.trainer import Trainer
+from runoff.torch.workload import TrainerSettings, guess
 
 if TYPE_CHECKING:
     from runoff.partition import Partition
-
-# Network-in-Network on an NVIDIA H200: 0.85 ms for 128 images of 32 x 32, and never below 0.36 ms.
-SECONDS_PER_PIXEL, SECONDS_PER_STEP, START_SECONDS = 0.85e-3 / (128 * 32 * 32), 0.36e-3, 12.0
 
 
 def settings_for(dataset: Dataset, name: str, recipe: Recipe, *, threat: str = "samples", **given: Any) -> Settings:
@@ -42,11 +39,12 @@ def settings_for(dataset: Dataset, name: str, recipe: Recipe, *, threat: str = "
     return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=recipe.to_dict(), unit=unit, **given)
 
 
-def check(settings: Settings, dataset: Dataset, device: Any) -> None:
+def check(settings: Settings, dataset: Dataset, device: Any, executor: Executor | None = None) -> None:
     """Refuse settings that cannot be trained, before anything is written."""
     settings.make_partition(hashing.derived_key(settings.random_state))
     factory = starting.recorded(settings.network, settings.first_weights)
-    devices.find(device)
+    if executor is None or executor.here:
+        devices.find(device)
     images = arranged(dataset.x_train[:1])
     inputs.suits(Recipe.from_dict(settings.recipe), images)
     if len(dataset.classes) < 2:
@@ -81,14 +79,23 @@ class Work:
 
     def steps(self) -> int:
         """Return the number of training steps that remain."""
-        return sum(self.pipeline.trainer.recipe.steps_of(len(job.rows)) for job in self.pipeline.missing)
+        return sum(self.pipeline.settings.recipe.steps_of(len(job.rows)) for job in self.pipeline.missing)
 
     def seconds(self) -> float:
         """Return a rough estimate of the training time: measured on a CPU, computed for a GPU."""
         missing = self.pipeline.missing
         if not missing:
             return 0.0
-        return guess(self.pipeline.trainer, missing[0], [len(job.rows) for job in missing], self.inputs)
+        plan = self.plan()
+        if plan is not None:
+            return plan.seconds
+        trainer = self.pipeline.settings.trainer()
+        return guess(trainer, missing[0], [len(job.rows) for job in missing], self.inputs)
+
+    def plan(self) -> Plan | None:
+        """Return what an executor elsewhere would do."""
+        missing = [job.key for job in self.pipeline.missing]
+        return self.pipeline.executor.plan(self.pipeline.work(), missing) if missing else None
 
     def ballots(self, seeds: Iterable[int], *, verified: bool = False) -> NDArray[Any]:
         """Return the members' ballots, (n_inputs, n_members, n_classes), from their networks of these seeds.
@@ -119,19 +126,6 @@ class Work:
         return network.scores if network.refused is None else None
 
 
-def guess(trainer: Trainer, example: Job, sizes: Iterable[int], scored: NDArray[Any]) -> float:
-    """Return roughly how many seconds it takes to train networks on these numbers of samples and score inputs."""
-    recipe, shape = trainer.recipe, trainer.shape
-    if trainer.device.type == "cpu":
-        step, block = trainer.try_out(example, scored)
-        blocks = -(-len(scored) // INPUTS["cpu"])
-        return sum(recipe.steps_of(n) * step + blocks * block for n in sizes) / trainer.workers()
-    pixels = shape[0] * shape[1] if len(shape) == 3 else 1
-    return START_SECONDS + sum(
-        recipe.steps_of(n) * max(SECONDS_PER_STEP, recipe.batch_of(n) * pixels * SECONDS_PER_PIXEL) for n in sizes
-    )
-
-
 def plan(
     settings: Settings,
     partition: Partition,
@@ -143,31 +137,41 @@ def plan(
     device: Any,
     in_flight: int | None,
     weights: bool,
+    executor: Executor | None = None,
 ) -> Work:
     """Plan the work of a run: what it needs, what exists in `folder`, and what is missing."""
     samples, labels, groups = edited(dataset, edits, settings.unit)
     recipe = _recipe(settings)
     inputs.suits(recipe, samples.data)
     network = starting.recorded(settings.network, settings.first_weights)
-    trainer = Trainer(network, recipe, samples.data.shape[1:], len(dataset.classes), device=device, in_flight=in_flight)
+    shape = samples.data.shape[1:]
+    trainer = TrainerSettings(network, recipe, shape, len(dataset.classes), device=device, in_flight=in_flight)
     digests = partition.digests(samples)
     sources = None if groups is None else partition.sources(groups, len(samples))
     rows = partition.rows(partition.buckets(samples, digests, sources), digests, labels)
     jobs = network_jobs(samples.data, labels, rows, range(len(rows)), settings.random_state, n_seeds)
     scored = compact(arranged(dataset.x_test))
     store = Checkpoints(folder, weights=weights, make=False)
-    pipeline = Pipeline.plan(trainer, store, jobs, scored, need_scores=True)
+    pipeline = Pipeline.plan(trainer, store, jobs, scored, need_scores=True, executor=executor)
     sizes = None if sources is None else source_sizes(sources)
     return Work(partition, rows, digests, labels, len(dataset.classes), pipeline, scored, store, sizes)
 
 
 def work_of(
-    run: Run, dataset: Dataset, *, n_seeds: int, device: Any = None, in_flight: int | None = None, edits: Any = ()
+    run: Run,
+    dataset: Dataset,
+    *,
+    n_seeds: int,
+    device: Any = None,
+    in_flight: int | None = None,
+    edits: Any = (),
+    executor: Executor | None = None,
 ) -> Work:
     """Return the work of an existing run, after further `edits`."""
     return plan(
         run.settings, run.partition(), dataset, [*run.edits(), *edits], run.path / MEMBERS,
         n_seeds=n_seeds, device=device, in_flight=in_flight, weights=run.manifest["dataset"]["weights"],
+        executor=executor,
     )  # fmt: skip
 
 

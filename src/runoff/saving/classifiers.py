@@ -6,6 +6,7 @@ Nothing is unpickled. Every file is checked before it is parsed, and a member's 
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +15,17 @@ from numpy.typing import NDArray
 
 from runoff._io.manifests import Kind, checked_bytes
 from runoff._version import __version__
+from runoff.checking import number_type
 from runoff.errors import MissingExtraError, StorageError
 from runoff.members import Member, Shared
 from runoff.samples import Kinds
+from runoff.saving import trusted as trusted_types
 from runoff.saving.common import NOUN, REMEDY, load_directory, restore, saved_directory, settings_of
 
 if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
 
 KIND = Kind("runoff classifier", 2, NOUN, REMEDY)
-
-# Types of the default estimator that skops does not trust by itself.
-TRUSTED = {
-    "numpy.dtype",
-    "numpy.number",
-    "runoff.members.flat",
-    "sklearn.compose._column_transformer.make_column_selector",
-}
 
 
 def _skops() -> Any:
@@ -41,18 +36,26 @@ def _skops() -> Any:
     return skops.io
 
 
+def require_skops() -> None:
+    """Raise MissingExtraError unless classifiers can be saved here."""
+    _skops()
+
+
 def save(classifier: RunoffClassifier, path: Path) -> None:
     """Write a fitted classifier to a new directory: completely, or not at all."""
     sio = _skops()
     with saved_directory(classifier, path, KIND) as (folder, manifest):
         for member in classifier.members_:
             (folder / "members" / f"{member.index:06d}.skops").write_bytes(member_bytes(member))
-        (folder / "estimator.skops").write_bytes(sio.dumps({"estimator": classifier.estimator}))
+        estimator = sio.dumps({"estimator": classifier.estimator})
+        (folder / "estimator.skops").write_bytes(estimator)
         if (shared := classifier.shared_) is not None:
             state = {"shared": classifier.shared, "fitted": shared.fitted, "kinds": _as_lists(shared.kinds)}
             (folder / "shared.skops").write_bytes(sio.dumps(state))
+        if classifier.dtype is not None:
+            manifest["dtype"] = np.dtype(classifier.dtype).name
         manifest |= {
-            "versions": versions(),
+            "versions": versions(trusted_types.packages(set(sio.get_untrusted_types(data=estimator)))),
             "n_features_in": getattr(classifier, "n_features_in_", None),
             "feature_names_in": [str(name) for name in getattr(classifier, "feature_names_in_", [])] or None,
         }
@@ -79,8 +82,8 @@ def _as_kinds(lists: Any) -> Kinds:
     return tuple(None if kind is None else tuple(kind) for kind in lists)
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that members depend on: with other versions, last bits may differ."""
+def versions(packages: Iterable[str] = ()) -> dict[str, str]:
+    """Return the versions that members depend on, also of further packages: with others, last bits may differ."""
     import scipy
     import sklearn
 
@@ -90,6 +93,7 @@ def versions() -> dict[str, str]:
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
         "machine": platform.machine(),
+        **{name: trusted_types.version_of(name) or "not installed" for name in packages},
     }
 
 
@@ -100,6 +104,8 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
         files = manifest["files"]
         classifier = kind(**settings_of(path, manifest))
         restore(classifier, path, manifest)
+        classifier.dtype = manifest.get("dtype")
+        number_type(classifier.dtype)
         if manifest["n_features_in"] is not None:
             classifier.n_features_in_ = int(manifest["n_features_in"])
         if manifest["feature_names_in"] is not None:
@@ -117,6 +123,8 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
         classifier.members_ = [
             LazyMember(path, name, files[name], m, trusted, classifier.classes_) for m, name in enumerate(names)
         ]
+        largest = max(names, key=lambda name: (path / name).stat().st_size)  # so that unknown types are found now
+        _check_types(path, largest, checked_bytes(path, largest, files[largest]), trusted)
         return classifier
 
     return load_directory(path, KIND, assemble)
@@ -132,19 +140,30 @@ def _restore_shared(classifier: RunoffClassifier, path: Path, digest: str, trust
 
 def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any:
     """Return the content of a skops file if all its types are trusted."""
-    sio = _skops()
     data = checked_bytes(path, name, digest)
+    types = _check_types(path, name, data, trusted)
     try:
-        types = set(sio.get_untrusted_types(data=data))
-        unknown = sorted(types - set(trusted) - TRUSTED)
-        if not unknown:
-            return sio.loads(data, trusted=sorted(types))
+        return _skops().loads(data, trusted=sorted(types))
     except Exception as error:
-        raise StorageError(f"{path / name} cannot be read: {type(error).__name__}: {error!s:.200}") from None
-    raise StorageError(
-        f"{path / name} holds types that are not trusted, {', '.join(unknown)}: if you trust them, pass them as "
-        "load(path, trusted=(...))"
-    )
+        raise _unreadable(path, name, error) from None
+
+
+def _check_types(path: Path, name: str, data: bytes, trusted: tuple[str, ...]) -> set[str]:
+    """Return the types in a skops file that skops does not trust by itself, if we or the caller trust all of them."""
+    try:
+        types = set(_skops().get_untrusted_types(data=data))
+    except Exception as error:
+        raise _unreadable(path, name, error) from None
+    if unknown := sorted(types - set(trusted) - trusted_types.NAMES):
+        raise StorageError(f"{path / name} {trusted_types.refusal(unknown)}")
+    for package in trusted_types.packages(types):
+        if trusted_types.version_of(package) is None:
+            raise MissingExtraError(f"{path} has members of {package}. Install it with: pip install {package}")
+    return types
+
+
+def _unreadable(path: Path, name: str, error: Exception) -> StorageError:
+    return StorageError(f"{path / name} cannot be read: {type(error).__name__}: {error!s:.200}")
 
 
 def _has_methods(value: Any, *names: str) -> bool:

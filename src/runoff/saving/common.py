@@ -22,7 +22,7 @@ from runoff._io.manifests import (
     write_manifest,
 )
 from runoff._io.units import unit_of
-from runoff.errors import InputError, StorageError
+from runoff.errors import InputError, MissingExtraError, StorageError
 from runoff.partition import Partition
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ def saved_directory(classifier: Ensemble, path: Path, kind: Kind) -> Iterator[tu
     }
     if partition.unit != "samples":
         manifest["unit"] = partition.unit
+    if state.n_single_class:
+        manifest["single_class"] = state.n_single_class
     if state.sources is not None:
         manifest["sources"] = list(state.sources)
     with new_directory(path) as folder:
@@ -92,7 +94,7 @@ def load_directory(path: Path, kind: Kind, assemble: Callable[[Path, dict[str, A
         for name, digest in manifest["files"].items():
             check_file(path, name, digest)
         return assemble(path, manifest)
-    except StorageError:
+    except (StorageError, MissingExtraError):
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200]  # PyTorch's messages have several lines
@@ -126,6 +128,7 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
         n_seeds=int(manifest["settings"]["n_seeds"]),
         width=(manifest["width"][0], tuple(manifest["width"][1])),
         sources=_sources(path, manifest),
+        n_single_class=int(manifest.get("single_class", 0)),
     )
     classifier.restore(state)
 

@@ -29,6 +29,7 @@ KIND = Kind("runoff torch classifier", 2, NOUN, REMEDY)
 def save(classifier: TorchClassifier, path: Path) -> None:
     """Write a fitted classifier to a new directory: completely, or not at all."""
     trainer = classifier.trainer()
+    trained_with = classifier.__dict__.get("_trained_with") or versions(trainer)  # which may have been elsewhere
     with saved_directory(classifier, path, KIND) as (folder, manifest):
         write_array(folder / "shares.npy", np.stack([member.shares for member in classifier.members_]))
         for member in classifier.members_:
@@ -36,12 +37,12 @@ def save(classifier: TorchClassifier, path: Path) -> None:
                 (folder / "members" / _name(member.index, s)).write_bytes(dump(state))
         first_weights = classifier.first_weights_
         manifest |= {
-            "versions": versions(trainer),
+            "versions": dict(trained_with),
             "network": classifier.network if isinstance(classifier.network, str) else None,
             "architecture": architecture(trainer.network, trainer.shape, trainer.n_classes),
             "recipe": trainer.recipe.to_dict(),
             **({} if first_weights is None else {"weights": first_weights}),
-            "precision": trainer.precision,
+            "precision": trained_with["precision"],
             "torch": torch.__version__,
             "networks": [len(member.fitted) for member in classifier.members_],
         }

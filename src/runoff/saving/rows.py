@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 
 def write(
-    path: Path, certificates: Certificates, labels: NDArray[Any] | None, radius_to: NDArray[np.int64] | None = None
+    path: Path,
+    certificates: Certificates,
+    labels: NDArray[Any] | None,
+    *,
+    inputs: NDArray[Any] | None = None,
+    radius_to: NDArray[np.int64] | None = None,
 ) -> None:
-    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all."""
+    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all. `inputs` are their names."""
     columns: dict[str, NDArray[Any]] = {
-        "input": np.arange(len(certificates)),
+        "input": np.arange(len(certificates)) if inputs is None else inputs,
         "prediction": certificates.prediction,
         "radius": certificates.radius,
         "runner_up": certificates.runner_up,

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import load as parse
 from safetensors.torch import save
 
 from runoff._io.files import written_whole
@@ -42,6 +43,7 @@ COMPUTING = tuple(  # a change of any other file leaves identities as they are
         "torch/starting.py", "torch/training", "torch/kernels",
     )
 )  # fmt: skip
+ARRIVING = ".arriving"  # beside the networks: those that other processes have trained
 SCORES = "runoff:scores"  # stored with the weights, if inputs were scored
 FILE = re.compile(r"member-(\d{6,})-seed-(\d{4,})\.safetensors")
 
@@ -104,27 +106,37 @@ def sources() -> str:
     return code_digest([*COMPUTING])
 
 
-class Identities:
-    """The identities of the networks of one trainer."""
+def conditions(trainer: Trainer) -> dict[str, Any]:
+    """Return what the bits of this trainer's networks depend on here, besides samples and settings."""
+    return {
+        "device": devices.describe(trainer.device),
+        "precision": trainer.precision,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "runoff": __version__,
+        "kernels": norm_relu_pool.version() if trainer.device.type == "cuda" else None,
+        "code": sources(),
+        "behaviour": behaviour(trainer.network, trainer.shape, trainer.n_classes),
+    }
 
-    def __init__(self, trainer: Trainer) -> None:
-        self.trained_with = {  # all that networks depend on besides their samples and settings
-            "device": devices.describe(trainer.device),
-            "precision": trainer.precision,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "runoff": __version__,
-        }
+
+class Identities:
+    """The identities of the networks of one trainer, here or where `kind` describes."""
+
+    def __init__(self, trainer: Any, kind: dict[str, Any] | None = None) -> None:
+        kind = conditions(trainer) if kind is None else kind
+        names = ("device", "precision", "torch", "numpy", "runoff")
+        self.trained_with: dict[str, str] = {name: kind[name] for name in names}
         self._common = [
             FORMAT,
             dict(self.trained_with),
             trainer.recipe.to_dict(),
-            norm_relu_pool.version() if trainer.device.type == "cuda" else None,
+            kind["kernels"],
             list(trainer.shape),
             trainer.n_classes,
-            sources(),
+            kind["code"],
             architecture(trainer.network, trainer.shape, trainer.n_classes),
-            behaviour(trainer.network, trainer.shape, trainer.n_classes),
+            kind["behaviour"],
             None if (first := starting.first_weights_of(trainer.network)) is None else first.sha256,
         ]
         self.trained_with["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
@@ -176,20 +188,10 @@ class Checkpoints:
         metadata, state = read(file)
         if identity is not None and metadata.get("identity") != identity:
             return None
-        scores = state.pop(SCORES, None)
-        if metadata.get("asked") != (inputs or ""):
-            scores = None
-        if not state and scores is None:
-            return None
-        return Trained(
-            job.member,
-            job.seed,
-            state,
-            None if scores is None else scores.float().numpy(),
-            metadata.get("asked") or None,
-            metadata.get("refused") or None,
-            float(metadata.get("seconds", 0)),
-        )
+        trained = _trained(job, metadata, state)
+        if trained.inputs != inputs:
+            trained = replace(trained, scores=None)
+        return None if not trained.state and trained.scores is None else trained
 
     def has(self, job: Job, identity: str, inputs: str | None) -> bool:
         """Return whether the network is stored, by its file's metadata alone.
@@ -214,23 +216,26 @@ class Checkpoints:
 
     def put(self, trained: Trained, identity: str) -> Trained:
         """Write a network atomically and return it as `get` will: with `half`, its scores are rounded."""
-        state = dict(trained.state) if self.weights else {}
-        if trained.scores is not None:
-            scores = torch.from_numpy(trained.scores)
-            state[SCORES] = scores.half() if self.half else scores
-            trained = replace(trained, scores=state[SCORES].float().numpy())
-        metadata = {
-            "format": FORMAT,
-            "identity": identity,
-            "asked": trained.inputs or "",
-            "digest": digest(state),
-            "refused": trained.refused or "",
-            "seconds": f"{trained.seconds:.3f}",
-        }
-        self.path.mkdir(parents=True, exist_ok=True)
-        with written_whole(self.file(trained.member, trained.seed), binary=True) as file:
-            file.write(save(state, metadata))
+        if trained.scores is not None and self.half:
+            trained = replace(trained, scores=torch.from_numpy(trained.scores).half().float().numpy())
+        self._write(trained.member, trained.seed, encoded(trained, identity, weights=self.weights, half=self.half))
         return trained
+
+    def accept(self, job: Job, data: bytes, identity: str) -> Trained:
+        """Store a network that was trained elsewhere, from the content of its file."""
+        trained = decoded(job, data, identity)
+        self._write(job.member, job.seed, data)
+        return trained
+
+    def _write(self, member: int, seed: int, data: bytes) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        with written_whole(self.file(member, seed), binary=True) as file:
+            file.write(data)
+
+    @property
+    def arriving(self) -> str:
+        """The folder in which other processes leave networks for this store."""
+        return str(self.path.absolute() / ARRIVING)
 
     def keep_only(self, identities: set[str]) -> None:
         """Delete nothing: another fit may need the files."""
@@ -255,6 +260,48 @@ def digest(state: State) -> str:
         hashed.update(f"{name} {value.dtype} {tuple(value.shape)} ".encode())
         hashed.update(value.reshape(-1).view(torch.uint8).numpy().data)
     return hashed.hexdigest()
+
+
+def encoded(trained: Trained, identity: str, *, weights: bool, half: bool) -> bytes:
+    """Return the content of a network's file."""
+    state = dict(trained.state) if weights else {}
+    if trained.scores is not None:
+        scores = torch.from_numpy(trained.scores)
+        state[SCORES] = scores.half() if half else scores
+    metadata = {
+        "format": FORMAT,
+        "identity": identity,
+        "asked": trained.inputs or "",
+        "digest": digest(state),
+        "refused": trained.refused or "",
+        "seconds": f"{trained.seconds:.3f}",
+    }
+    return save(state, metadata)
+
+
+def decoded(job: Job, data: bytes, identity: str) -> Trained:
+    """Return the network in the content of a file, if it is the one with this identity."""
+    try:
+        length = int.from_bytes(data[:8], "little")
+        metadata, state = json.loads(data[8 : 8 + length]).get("__metadata__", {}), parse(data)
+    except (SafetensorError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"the result of member {job.member} cannot be read ({error}): retrain it") from None
+    if metadata.get("identity") != identity or metadata.get("digest") != digest(state):
+        raise CheckpointError(f"the result of member {job.member} is damaged or of another network: retrain it")
+    return _trained(job, metadata, state)
+
+
+def _trained(job: Job, metadata: dict[str, str], state: State) -> Trained:
+    scores = state.pop(SCORES, None)
+    return Trained(
+        job.member,
+        job.seed,
+        state,
+        None if scores is None else scores.float().numpy(),
+        metadata.get("asked") or None,
+        metadata.get("refused") or None,
+        float(metadata.get("seconds", 0)),
+    )
 
 
 def read(file: Path) -> tuple[dict[str, str], State]:

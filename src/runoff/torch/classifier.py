@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from runoff import recipes
+from runoff import executors, recipes
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
 from runoff.ensemble import Edit, Ensemble
@@ -28,6 +28,7 @@ from runoff.torch.pipeline import MemoryStore, Pipeline, class_shares, member_sc
 from runoff.torch.training.jobs import compact
 from runoff.torch.training.results import Trained
 from runoff.torch.training.trainer import Trainer
+from runoff.torch.workload import TrainerSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,8 @@ class TorchClassifier(Ensemble):
     in_flight : networks trained at a time. It affects the time only, not the results
     checkpoints : a directory for finished networks, so that an interrupted fit continues where it stopped
     progress : show progress on stderr. Default: if it is a terminal
+    executor : where networks are trained: "local" (the default), "joblib", "ray", or an object of `runoff.executors`
+        such as `Ray(gpus=1)`. `device` then says where they are scored
     n_partitions, spread, election, bound, hash_key, random_state, hash, threat, shared : as in `RunoffClassifier`.
         Networks learn from what `shared` returns: rows of numbers, or images
 
@@ -99,6 +102,7 @@ class TorchClassifier(Ensemble):
         in_flight: int | None = None,
         checkpoints: str | Path | None = None,
         progress: bool | None = None,
+        executor: Any = None,
     ) -> None:
         self.network = network
         self.recipe = recipe
@@ -118,15 +122,16 @@ class TorchClassifier(Ensemble):
         self.in_flight = in_flight
         self.checkpoints = checkpoints
         self.progress = progress
+        self.executor = executor
 
-    def fit(self, X: Any, y: Any, groups: Any = None, *, score: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, groups: Any = None, *, score: Any = None, **unsupported: Any) -> Self:
         """Hash the samples into buckets and train every member on the samples of its buckets.
 
         With `groups`, the source of each sample, one edit is one source, as in `RunoffClassifier`. The inputs `score`
         are scored when each network finishes, so that certifying them later takes no inference.
         """
         self._to_score = None if score is None else compact(inputs.images(score, devices.find(self.device)))
-        return super().fit(X, _host(y), _host(groups))
+        return super().fit(X, _host(y), _host(groups), **unsupported)
 
     def _undo(self, before: dict[str, Any]) -> None:
         """Restore the state before a failed call, but keep finished networks for the next attempt."""
@@ -190,6 +195,8 @@ class TorchClassifier(Ensemble):
     def _check_settings(self) -> None:
         super()._check_settings()
         recipes.get(self.recipe)
+        if self.executor is not None:
+            executors.get(self.executor)
         starting.start(self.network, self.weights)
         if self.classes is None:
             raise InputError(
@@ -226,22 +233,27 @@ class TorchClassifier(Ensemble):
             self._store = MemoryStore()  # an existing one has the networks that a failed fit finished
 
     def trainer(self) -> Trainer:
-        """Return the trainer that trains and scores the networks of this fitted classifier."""
-        return Trainer(
-            self._network,
-            self._recipe,
-            tuple(self._width[1]) if self.shared_ is None else self._features.data.shape[1:],
-            len(self.classes_),
-            device=self.device,
-            in_flight=self.in_flight,
+        """Return the trainer that scores the networks of this fitted classifier, and trains them if it is done here."""
+        return self._trainer_settings().trainer()
+
+    def _trainer_settings(self) -> TrainerSettings:
+        shape = tuple(self._width[1]) if self.shared_ is None else self._features.data.shape[1:]
+        return TrainerSettings(
+            self._network, self._recipe, shape, len(self.classes_), device=self.device, in_flight=self.in_flight
         )
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[NetworkMember]:
         jobs = network_jobs(self._features.data, codes, rows, which, self._seed, self._n_seeds)
-        pipeline = Pipeline.plan(self.trainer(), self._store, jobs, self._inputs)
+        pipeline = Pipeline.plan(
+            self._trainer_settings(), self._store, jobs, self._inputs, executor=executors.get(self.executor or "local")
+        )
+        self._trained_with = pipeline.trained_with
         networks: dict[int, list[Trained]] = {m: [] for m in which}
-        for trained in chain(pipeline.kept(), pipeline.train(self.progress)):
+        for trained in pipeline.kept():
             networks[trained.member].append(trained)
+        with closing(pipeline.train(self.progress)) as training:
+            for trained in training:
+                networks[trained.member].append(trained)
         # Removing a sample is unlearning it, so networks that were trained on it are deleted.
         self._identities = {k: v for k, v in self._identities.items() if k[0] not in networks} | pipeline.identities
         self._store.keep_only(set(self._identities.values()))

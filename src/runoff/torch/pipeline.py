@@ -6,7 +6,8 @@ the members of a run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -14,18 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.progress import with_progress
+from runoff.executors import Executor, Local, Watch
+from runoff.executors.base import Kind
+from runoff.executors.storage import Storage
 from runoff.isolation import seeds_of
 from runoff.samples import Rows
-from runoff.torch.checkpoints import Identities
+from runoff.torch.checkpoints import Identities, decoded
 from runoff.torch.training.jobs import Job, array_digest
 from runoff.torch.training.results import Trained
-from runoff.torch.training.trainer import Trainer
-
-Key = tuple[int, int]  # member and seed
+from runoff.torch.workload import Key, Networks, TrainerSettings
 
 
 class Store(Protocol):
-    """A place for finished networks, so that interrupted training continues where it stopped."""
+    """A place for finished networks, so that interrupted training continues where it stopped.
+
+    Files have weights or not, and scores in half precision or not. Other processes leave networks in `arriving`.
+    """
+
+    @property
+    def weights(self) -> bool: ...  # noqa: D102
+
+    @property
+    def half(self) -> bool: ...  # noqa: D102
+
+    @property
+    def arriving(self) -> str | None: ...  # noqa: D102
 
     def has(self, job: Job, identity: str, inputs: str | None) -> bool:
         """Return whether the network is stored; with `inputs`, whether its scores for these inputs are, too."""
@@ -36,12 +50,17 @@ class Store(Protocol):
     def put(self, trained: Trained, identity: str) -> Trained:
         """Store a network and return it as `get` will."""
 
+    def accept(self, job: Job, data: bytes, identity: str) -> Trained:
+        """Store a network that was trained elsewhere, from the content of its file, and return it."""
+
     def keep_only(self, identities: set[str]) -> None:
         """Delete networks of other identities, unless the store is shared."""
 
 
 class MemoryStore:
     """Networks in memory, where finished ones survive an error in another member."""
+
+    weights, half, arriving = True, False, None
 
     def __init__(self) -> None:
         self._networks: dict[str, Trained] = {}
@@ -60,6 +79,10 @@ class MemoryStore:
         """Store a network."""
         self._networks[identity] = trained
         return trained
+
+    def accept(self, job: Job, data: bytes, identity: str) -> Trained:
+        """Store a network that was trained elsewhere, from the content of its file, and return it."""
+        return self.put(decoded(job, data, identity), identity)
 
     def keep_only(self, identities: set[str]) -> None:
         """Delete networks of other identities."""
@@ -108,31 +131,82 @@ class Pipeline:
     and settings: device, precision, versions and code.
     """
 
-    trainer: Trainer
+    settings: TrainerSettings
     store: Store
     jobs: list[Job]
     missing: list[Job]
     identities: dict[Key, str]
     inputs: NDArray[Any] | None
     trained_with: dict[str, str]
+    executor: Executor
+    kinds: tuple[Kind, ...]
 
     @classmethod
     def plan(
-        cls, trainer: Trainer, store: Store, jobs: list[Job], inputs: NDArray[Any] | None, *, need_scores: bool = False
+        cls,
+        settings: TrainerSettings,
+        store: Store,
+        jobs: list[Job],
+        inputs: NDArray[Any] | None,
+        *,
+        need_scores: bool = False,
+        executor: Executor | None = None,
     ) -> Pipeline:
         """Return a plan; with `need_scores`, networks stored without scores for `inputs` count as missing."""
-        identified = Identities(trainer)
-        identities = {job.key: identified.identity(job) for job in jobs}
+        executor = Local() if executor is None else executor
+        kinds = executor.kinds(settings.kind)
+        identified = [Identities(settings, kind) for kind in kinds]
+        identities = {job.key: identified[job.member % len(kinds)].identity(job) for job in jobs}
         digest = array_digest(inputs) if need_scores and inputs is not None else None
         missing = [job for job in jobs if not store.has(job, identities[job.key], digest)]
-        return cls(trainer, store, jobs, missing, identities, inputs, identified.trained_with)
+        trained_with = _joined([of_kind.trained_with for of_kind in identified])
+        return cls(settings, store, jobs, missing, identities, inputs, trained_with, executor, kinds)
+
+    def work(self, jobs: Iterable[Job] | None = None) -> Networks:
+        """Return the training of these networks, by default of those that are missing, for the executor."""
+        jobs = {job.key: job for job in (self.missing if jobs is None else jobs)}
+        identities = {key: self.identities[key] for key in jobs}
+        store, kinds = self.store, () if self.executor.here else self.kinds
+        return Networks(self.settings, jobs, self.inputs, identities, store.weights, store.half, kinds)
 
     def train(self, show: bool | None = None) -> Iterator[Trained]:
         """Train the missing networks and yield each once it is in the store."""
-        training = self.trainer.train(self.missing, self.inputs) if self.missing else iter(())
-        done = len(self.jobs) - len(self.missing)
-        for trained in with_progress(training, "training networks", len(self.missing), done=done, show=show):
-            yield self.store.put(trained, self.identities[trained.member, trained.seed])
+        done, watch = len(self.jobs) - len(self.missing), Watch(show)
+        with closing(self._results(watch)) as results:
+            shown = with_progress(
+                results, "training networks", len(self.missing), done=done, show=show, note=watch.note
+            )
+            yield from shown
+
+    def _results(self, watch: Watch) -> Generator[Trained]:
+        """Collect what other processes have finished, then train the rest."""
+        work, storage = self.work(), self.executor.storage_for(self.store.arriving)
+        left, found = dict(work.jobs), [] if storage is None else storage.existing()
+        by_address = {work.address(key): key for key in left} if found else {}
+        for address, digest in found:  # finished before an interruption
+            key = by_address.get(address)
+            if key in left and storage is not None and (data := storage.get(address, digest)) is not None:
+                watch.nodes["earlier"] += 1
+                yield self.store.accept(left.pop(key), data, self.identities[key])
+        if left:
+            with closing(self.executor.run(work, list(left), storage, watch)) as results:
+                for key, result in results:
+                    if isinstance(result, bytes):
+                        yield self.store.accept(left[key], result, self.identities[key])
+                    else:
+                        yield self.store.put(result, self.identities[key])
+        if storage is not None:
+            self._clear(storage)
+
+    def _clear(self, storage: Storage) -> None:
+        """Remove what has been collected: only at the end, so that a kill loses nothing."""
+        if collected := storage.existing():
+            work = self.work(self.jobs)
+            addresses = {work.address(key) for key in work.jobs}
+            for address, digest in collected:
+                if address in addresses:
+                    storage.remove(address, digest)
+        storage.close()
 
     def kept(self) -> Iterator[Trained]:
         """Yield the networks that were in the store when this was planned."""
@@ -143,3 +217,11 @@ class Pipeline:
                 network = self.store.get(job, self.identities[job.key], digest)
                 if network is not None:
                     yield network
+
+
+def _joined(kinds: list[dict[str, str]]) -> dict[str, str]:
+    """Return a description of several kinds of machine, in the order in which members are given to them."""
+    return {
+        name: value if all(kind[name] == value for kind in kinds) else " | ".join(kind[name] for kind in kinds)
+        for name, value in kinds[0].items()
+    }

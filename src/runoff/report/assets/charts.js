@@ -9,7 +9,7 @@ const Charts = (() => {
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const noun = document.documentElement.dataset.noun || "edit"; // of one edit: a source, a changed label
   const edits = (n) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
-  const axis = noun === "edit" ? "edits of the training data →" : `${noun}s →`;
+  const axis = `${document.documentElement.dataset.axis || "edits"} →`;
   const duration = (s) => {
     const minutes = Math.round(s / 60);
     return s < 100 ? `${s.toPrecision(3)} s` : minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
@@ -22,6 +22,7 @@ const Charts = (() => {
     [[0, r], [x, r / 2], [x, -r / 2], [0, -r], [-x, -r / 2], [-x, r / 2]].forEach(([a, b], j) => (j ? context.lineTo(a, b) : context.moveTo(a, b)));
     context.closePath();
   } };
+  const ring = { stroke: "var(--ink)", strokeWidth: 2, fill: "var(--card)", r: 5 }; // an undefended model
   const grid = { stroke: "var(--line)", strokeOpacity: 1 };
   const tip = { fill: "var(--card)", stroke: "var(--muted)", fontSize: 13, lineHeight: 1.25 };
   const base = (width, height, more) => ({ width, height, style: { fontSize: "13px", overflow: "visible" }, ...more });
@@ -30,13 +31,19 @@ const Charts = (() => {
     return (method.curve[budget] ?? 0) / data.sources[method.source].n_inputs;
   }
 
-  function legendMark(m, method) {
+  function legendMark(m, method, line = true) {
     const svg = d3.create("svg").attr("width", 34).attr("height", 14).attr("aria-hidden", "true");
-    svg.append("line").attr("x1", 0).attr("x2", 34).attr("y1", 7).attr("y2", 7)
+    if (line) svg.append("line").attr("x1", 0).attr("x2", 34).attr("y1", 7).attr("y2", 7)
       .attr("stroke", color(m)).attr("stroke-width", 2.5).attr("stroke-dasharray", dash(method));
     const shape = { circle: d3.symbolCircle, square: d3.symbolSquare, triangle: d3.symbolTriangle, diamond: d3.symbolDiamond,
       star: d3.symbolStar, wye: d3.symbolWye, hexagon: HEXAGON }[symbol(m)];
     svg.append("path").attr("transform", "translate(17,7)").attr("d", d3.symbol(shape, 60)()).attr("fill", color(m));
+    return svg.node();
+  }
+
+  function legendRing() {
+    const svg = d3.create("svg").attr("width", 34).attr("height", 14).attr("aria-hidden", "true");
+    svg.append("circle").attr("cx", 17).attr("cy", 7).attr("r", 5).attr("fill", "var(--card)").attr("stroke", "var(--ink)").attr("stroke-width", 2);
     return svg.node();
   }
 
@@ -61,7 +68,10 @@ const Charts = (() => {
         text: `${method.name} in the paper (table ${mark.table.slice(1)})\n${edits(mark.budget)}: ${mark.percent.toFixed(2)} %` });
     }
     marks.push(Plot.dot(printed, { x: "b", y: "y", stroke: (p) => color(p.m), symbol: "times", r: 5, strokeWidth: 2.5 }));
-    marks.push(Plot.tip([...points, ...printed], Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
+    const bare = data.undefended.map((model) => ({ b: 0, y: 100 * model.correct / model.n_inputs, label: model.label }))
+      .map((p) => ({ ...p, text: `${p.label}\n${edits(0)}: ${p.y.toFixed(1)} %\nbeyond, nothing is proven` }));
+    marks.push(Plot.dot(bare, { x: "b", y: "y", ...ring }));
+    marks.push(Plot.tip([...points, ...bare, ...printed], Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
     return Plot.plot(base(width, Math.min(420, Math.max(260, width * 0.5)), {
       marginLeft: 46, marginBottom: 42, marginRight: 14, marginTop: 24,
       x: { label: axis, domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
@@ -131,7 +141,9 @@ const Charts = (() => {
   function classRows(data, s, budget, order) {
     const source = data.sources[s], j = data.budgets.indexOf(budget);
     const methods = data.methods.map((method, m) => ({ method, m })).filter(({ method }) => method.source === s);
+    const bare = data.undefended[source.undefended];
     const rows = d3.range(source.n_classes).filter((c) => source.class_sizes[c] > 0).map((c) => ({ c, name: source.classes[c],
+      bare: bare ? bare.per_class[c] / source.class_sizes[c] : null,
       size: source.class_sizes[c], shares: methods.map(({ method, m }) => ({ m, label: method.label, share: method.per_class[c][j] / source.class_sizes[c] })) }));
     if (order === "worst") rows.sort((a, b) => d3.max(a.shares, (x) => x.share) - d3.max(b.shares, (x) => x.share));
     return rows;
@@ -141,11 +153,13 @@ const Charts = (() => {
     const rows = classRows(data, s, budget, order), most = width < 560 ? 13 : 26;
     const points = rows.flatMap((row) => row.shares.map((x) => ({ ...x, c: row.c, y: 100 * x.share,
       text: `${short(row.name, 40)}\n${x.label}, ${edits(budget)}: ${percent(x.share)}\nof ${row.size} inputs` })));
+    for (const row of rows) if (row.bare !== null) points.push({ c: row.c, y: 100 * row.bare, text: `${short(row.name, 40)}\nundefended, without an attack: ${percent(row.bare)}\nof ${row.size} inputs` });
     const names = new Map(rows.map((row) => [row.c, row.name]));
     const longest = d3.max(rows, (row) => Math.min(most, row.name.length));
     const marks = [Plot.gridX(grid),
+      Plot.dot(rows.filter((row) => row.bare !== null), { x: (row) => 100 * row.bare, y: "c", ...ring }),
       Plot.ruleY(rows, { y: "c", x1: (row) => 100 * d3.min(row.shares, (x) => x.share), x2: (row) => 100 * d3.max(row.shares, (x) => x.share), stroke: "var(--muted)", strokeWidth: 1.5 })];
-    const methods = [...new Set(points.map((p) => p.m))]; // slightly offset, so that equal values do not overlap
+    const methods = rows[0].shares.map((x) => x.m); // slightly offset, so that equal values do not overlap
     methods.forEach((m, j) => marks.push(Plot.dot(points.filter((p) => p.m === m), { x: "y", y: "c", dy: 5 * (j - (methods.length - 1) / 2),
       fill: color(m), symbol: symbol(m), r: 4.5 })));
     marks.push(Plot.tip(points, Plot.pointer({ x: "y", y: "c", title: "text", ...tip })));
@@ -182,5 +196,5 @@ const Charts = (() => {
       y: { type: "band", label: null, domain: rows.map(at), tickFormat: (key) => short(names.get(key), 16), tickSize: 0 }, marks }));
   }
 
-  return { SYMBOLS, color, symbol, percent, noun, edits, duration, signed, short, at, reach, legendMark, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
+  return { SYMBOLS, color, symbol, percent, noun, edits, duration, signed, short, at, reach, legendMark, legendRing, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
 })();

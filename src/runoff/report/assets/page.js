@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const { byId, el, table, options, chart } = Dom;
+  const { byId, el, table, options, chart, copied } = Dom;
   const data = JSON.parse(byId("data").textContent);
   const everything = data.methods.map((_, m) => m);
   let visible = [...everything];
@@ -22,23 +22,42 @@
   function summary() {
     byId("title").textContent = `${data.title}: certified predictions`;
     const source = data.sources[0], method = data.methods[source.headline];
-    const budget = source.middle;
+    const budget = source.middle, bare = data.undefended[source.undefended];
     const plain = data.methods.find((other) => other.source === 0 && other.election === data.baseline);
-    const tile = (question, big, ...text) => el("div", { class: "tile" }, el("h2", {}, question), el("p", { class: "big" }, big), el("p", {}, ...text));
+    const tile = (question, big, ...text) => el("div", { class: "tile" }, el("h2", {}, question), el("p", { class: "big" }, big), ...text.map((words) => el("p", {}, ...[words].flat())));
     const samples = source.n_train === null || data.unit.name === "sources" ? "" : ` of ${count(source.n_train)} training samples`;
+    const clean = Charts.at(data, method, 0);
     const tiles = [
-      tile("Accuracy", Charts.percent(Charts.at(data, method, 0)), `of ${count(source.n_inputs)} test inputs are predicted correctly by ${method.label}.`),
-      tile("Certified accuracy", Charts.percent(Charts.at(data, method, budget)), `are predicted correctly and certified against any ${Charts.edits(budget)}${samples}.`)];
+      tile("Accuracy", Charts.percent(clean), `of ${count(source.n_inputs)} test inputs are predicted correctly by ${method.label}.`,
+        bare ? [el("strong", {}, `Undefended: ${Charts.percent(share(bare))}`), ", one model trained on all samples."] : ""),
+      tile("Certified accuracy", Charts.percent(Charts.at(data, method, budget)), `are predicted correctly and certified against any ${Charts.edits(budget)}${samples}.`,
+        bare ? [el("strong", {}, "Undefended: nothing is proven"), `, and ${Charts.percent(share(bare))} without an attack.`] : "")];
+    const rows = data.budgets.includes(budget) ? Charts.classRows(data, 0, budget, "index").map((row) => ({ ...row, share: row.shares.find((x) => x.m === source.headline).share })) : [];
+    const worst = d3.least(rows, (row) => row.share);
+    if (rows.length > 1) tiles.push(tile("Least certified class", Charts.percent(worst.share), [`at ${Charts.edits(budget)}: class ${Charts.short(worst.name, 40)}, with ${count(worst.size)} test inputs. `, el("a", { href: "#by-class" }, "All classes")],
+      worst.bare !== null ? [el("strong", {}, `Undefended: ${Charts.percent(worst.bare)}`), " without an attack."] : ""));
     if (plain && plain !== method) {
       const more = 100 * (Charts.at(data, method, budget) - Charts.at(data, plain, budget));
-      tiles.push(tile("Compared with plurality", `${Charts.signed(more)} points`, `of certified accuracy at ${Charts.edits(budget)}, relative to plurality voting (${plain.label}) by the same ${count(source.n_members)} members.`));
+      tiles.push(tile("Over plurality", `${Charts.signed(more)} points`, `of certified accuracy at ${Charts.edits(budget)}, compared with plurality (${plain.label}) of the same ${count(source.n_members)} members.`));
     }
-    tiles.push(tile("Single inputs", `${count(source.sample.inputs.length)} inputs`, "with their elections: ", el("a", { href: "#explorer" }, "replay the attack"), " that flips a prediction."));
+    tiles.push(tile("Single inputs", `${count(data.samples[source.sample].n)} inputs`, ["with their elections: ", el("a", { href: "#explorer" }, "replay the attack"), " that flips a prediction."]));
     byId("summary").replaceChildren(...tiles);
+    byId("bare-note").hidden = data.undefended.length > 0;
+    hints(byId("hint"), source.headline, budget);
+  }
+  const share = (model) => model.correct / model.n_inputs;
+
+  // A warning about classes of which nothing is certified, with the method's certified accuracy over all inputs.
+  function hints(place, m, budget) {
+    const text = data.methods[m].hints[data.budgets.indexOf(budget)] ?? "";
+    place.hidden = !text;
+    place.textContent = text;
   }
 
   function legend() {
-    byId("legend").replaceChildren(...data.methods.map((method, m) => {
+    const bare = data.undefended.map((model) => el("span", { class: "fixed" }, Charts.legendRing(), el("span", {}, el("strong", {}, model.label),
+      el("small", {}, `one model trained on all samples; clean ${Charts.percent(share(model))}, nothing proven`))));
+    byId("legend").replaceChildren(...bare, ...data.methods.map((method, m) => {
       const button = el("button", { type: "button", "aria-pressed": "true", onclick: () => {
         const on = !visible.includes(m);
         if (!on && visible.length === 1) return; // one curve stays
@@ -53,7 +72,8 @@
   function certified() {
     const budget = Number(byId("budget").value);
     const words = (b) => visible.map((m) => `${data.methods[m].label} ${Charts.percent(Charts.at(data, data.methods[m], b))}`).join(", ");
-    chart(byId("curves"), `Certified accuracy by number of edits. ${data.budgets.map((b) => `At ${Charts.edits(b)}: ${words(b)}`).join(". ")}.`,
+    const bare = data.undefended.map((model) => `${model.label}: ${Charts.percent(share(model))} without an attack, nothing proven. `).join("");
+    chart(byId("curves"), `Certified accuracy by number of ${Charts.noun}s. ${bare}${data.budgets.map((b) => `At ${Charts.edits(b)}: ${words(b)}`).join(". ")}.`,
       (width) => Charts.curves(data, visible, width, budget));
     const pairs = Charts.improvements(data, visible);
     byId("improvement").hidden = byId("improvement-intro").hidden = byId("improvement-intro").previousElementSibling.hidden = pairs.length === 0;
@@ -61,14 +81,14 @@
       `${method.label}: ${data.budgets.map((b) => `${Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b)))} at ${Charts.edits(b)}`).join(", ")}`).join(". ")}.`,
       (width) => Charts.improvement(data, visible, width));
     byId("budget-out").textContent = budget;
-    byId("readout").replaceChildren(...visible.map((m) => el("span", {}, `${data.methods[m].label}: `, el("strong", {}, Charts.percent(Charts.at(data, data.methods[m], budget))))));
+    byId("readout").replaceChildren(...data.undefended.map((model) => el("span", {}, `${model.label}: `, el("strong", {}, budget === 0 ? Charts.percent(share(model)) : "nothing proven"))), ...visible.map((m) => el("span", {}, `${data.methods[m].label}: `, el("strong", {}, Charts.percent(Charts.at(data, data.methods[m], budget))))));
   }
 
   function curvesTable() {
     const last = Charts.reach(data.methods), step = Math.max(1, Math.ceil(last / 200));
     const pairs = Charts.improvements(data, everything);
-    const head = [`${Charts.noun}s`, ...data.methods.map((method) => `${method.label}, %`), ...pairs.map(({ method }) => `${method.label} over plurality`)];
-    const rows = d3.range(0, last + 1, step).map((b) => [b, ...data.methods.map((method) => (100 * Charts.at(data, method, b)).toFixed(2)),
+    const head = [`${Charts.noun}s`, ...data.undefended.map((model) => `${model.label}, %`), ...data.methods.map((method) => `${method.label}, %`), ...pairs.map(({ method }) => `${method.label} over plurality`)];
+    const rows = d3.range(0, last + 1, step).map((b) => [b, ...data.undefended.map((model) => (b === 0 ? (100 * share(model)).toFixed(2) : "–")), ...data.methods.map((method) => (100 * Charts.at(data, method, b)).toFixed(2)),
       ...pairs.map(({ method, plain }) => Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b))))]);
     byId("curves-table").replaceChildren(table(head, rows));
     byId("paper-note").replaceChildren(...data.sources.filter((source) => source.paper).map((source) => el("p", { class: "note" }, source.paper)));
@@ -84,8 +104,11 @@
     const rivals = data.methods.map((_, m) => cells.filter((__, other) => testSets[other] === testSets[m]));
     const rows = data.methods.map((method, m) => [method.label, ...cells[m].map((value, j) =>
       el("td", value > 0 && rivals[m].length > 1 && value === Math.max(...rivals[m].map((row) => row[j])) ? { class: "best" } : {}, value.toFixed(2)))]);
-    byId("numbers").replaceChildren(table(head.map((name, j) => (j > 1 ? Charts.edits(name) : name)), rows, false));
-    const text = (separator, quote) => [head, ...data.methods.map((method, m) => [method.label, ...cells[m].map((value) => value.toFixed(2))])]
+    const bare = data.undefended.map((model) => [model.label, (100 * share(model)).toFixed(2), ...columns.slice(1).map(() => "")]);
+    const dashed = bare.map((row) => row.map((cell, j) => (j > 1 ? el("td", { class: "none" }, "–") : cell)));
+    byId("numbers").replaceChildren(table(head.map((name, j) => (j > 1 ? Charts.edits(name) : name)), [...dashed, ...rows], false));
+    byId("dashes").hidden = bare.length === 0;
+    const text = (separator, quote) => [head, ...bare, ...data.methods.map((method, m) => [method.label, ...cells[m].map((value) => value.toFixed(2))])]
       .map((row) => row.map(quote).join(separator)).join("\n") + "\n";
     // A name that starts like a formula must not become one in a spreadsheet.
     const plain = (cell) => (/^[=+\-@\t\r]/.test(String(cell)) ? `'${cell}` : String(cell));
@@ -101,21 +124,6 @@
     });
   }
 
-  async function copied(text) {
-    try {
-      await navigator.clipboard.writeText(text);
-      return true;
-    } catch {
-      const area = el("textarea", { style: "position:fixed;opacity:0" });
-      area.value = text;
-      document.body.append(area);
-      area.select();
-      const done = document.execCommand("copy");
-      area.remove();
-      return done;
-    }
-  }
-
   function radii() {
     const method = data.methods[Number(byId("radii-method").value)];
     const bins = Charts.binned(method), n = data.sources[method.source].n_inputs;
@@ -127,11 +135,14 @@
 
   function classes() {
     const s = Number(byId("class-source").value), budget = Number(byId("class-budget").value), order = byId("class-order").value;
-    const rows = Charts.classRows(data, s, budget, order);
-    const words = `Certified accuracy at ${Charts.edits(budget)} by class: ${rows.map((row) => `${row.name} ${row.shares.map((x) => Charts.percent(x.share)).join(" and ")}`).join("; ")}`;
+    const rows = Charts.classRows(data, s, budget, order), bare = rows[0].bare !== null;
+    const words = `Certified accuracy at ${Charts.edits(budget)} by class: ${rows.map((row) => `${row.name} ${row.shares.map((x) => Charts.percent(x.share)).join(" and ")}${bare ? `, undefended ${Charts.percent(row.bare)}` : ""}`).join("; ")}`;
+    byId("class-legend").replaceChildren(...(bare ? [el("span", {}, Charts.legendRing(), "undefended, without an attack")] : []),
+      ...rows[0].shares.map(({ m, label }) => el("span", {}, Charts.legendMark(m, data.methods[m], false), label)));
+    hints(byId("class-hint"), data.sources[s].headline, budget);
     chart(byId("classes"), words, (width) => Charts.classes(data, s, budget, order, width));
-    byId("classes-table").replaceChildren(table(["class", "inputs", ...rows[0].shares.map((x) => `${x.label}, %`)],
-      rows.map((row) => [row.name, row.size, ...row.shares.map((x) => (100 * x.share).toFixed(1))])));
+    byId("classes-table").replaceChildren(table(["class", "inputs", ...(bare ? ["undefended, %"] : []), ...rows[0].shares.map((x) => `${x.label}, %`)],
+      rows.map((row) => [row.name, row.size, ...(bare ? [(100 * row.bare).toFixed(1)] : []), ...row.shares.map((x) => (100 * x.share).toFixed(1))])));
   }
 
   function members() {
@@ -199,6 +210,8 @@
   classes();
   byId("m-source").addEventListener("change", members);
   members();
-  Explorer.start(data);
   words();
+  Explorer.start(data).catch(() => {
+    byId("x-count").textContent = "The single inputs cannot be unpacked: this needs a browser of 2023 or later.";
+  });
 })();

@@ -1,0 +1,179 @@
+"""Checks of X before training: values that members cannot handle, and traces of steps that were fitted in front.
+
+What is rejected follows from the estimator and from single samples. What is only warned of may depend on all samples.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
+
+from runoff.errors import FittedInFrontWarning, InputError
+from runoff.samples import Samples
+
+FEWEST = 10  # samples from which traces of fitted steps can be told from chance
+CLOSE = 1e-5  # relative; float32 columns that were scaled are this close to mean 0 and deviation 1
+LOOKED_AT = 16  # columns and rows that are looked at first: nearly always they settle it
+IDLE = 0.5  # share of members that learn nothing, above which `fit` warns
+
+ADVICE = (
+    "if it was fitted on all samples, one edit changes every member and no radius holds: put it inside, as in "
+    "RunoffClassifier(make_pipeline({step}(), ...)); if X was prepared by fixed rules or by an encoder that you trust, "
+    "silence this with warnings.filterwarnings('ignore', category=runoff.errors.FittedInFrontWarning)"
+)
+
+
+def accepts_nan(estimator: Any) -> bool:
+    """Return whether an estimator handles missing values: by itself, by an imputer inside, or by a function."""
+    if estimator is None or isinstance(estimator, str):  # "passthrough" and "drop" in pipelines
+        return True
+    if _fills_gaps(estimator):
+        return True
+    if isinstance(estimator, Pipeline):
+        return all(accepts_nan(step) for _, step in estimator.steps)
+    if isinstance(estimator, FunctionTransformer):
+        return not estimator.validate
+    if get_tags(estimator).input_tags.allow_nan:
+        return True
+    inner = getattr(estimator, "estimator", None)  # of a search, a calibration, ...
+    return hasattr(inner, "fit") and accepts_nan(inner)
+
+
+def _fills_gaps(estimator: Any) -> bool:
+    """Return whether there is an imputer, or a function that may be one, anywhere in an estimator."""
+    inside = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
+    return any(
+        type(part).__name__.endswith("Imputer")
+        or (isinstance(part, FunctionTransformer) and part.func is not None and not part.validate)
+        for part in (estimator, *inside)
+    )
+
+
+def missing_values(estimator: Any) -> InputError:
+    """Return the error for missing values in X that the estimator does not handle."""
+    name = "the default estimator for sparse X" if estimator is None else type(estimator).__name__
+    return InputError(
+        f"X contains NaN, which {name} does not handle: put an imputer inside, as in "
+        "RunoffClassifier(make_pipeline(SimpleImputer(), LogisticRegression())), so that each member fills gaps by its "
+        "own samples; an imputer fitted in front would let one edit change every member"
+    )
+
+
+def refuse(arguments: dict[str, Any]) -> None:
+    """Raise an error for further arguments of `fit`."""
+    if "sample_weight" in arguments:
+        raise InputError(
+            "sample_weight is not supported, since radii count samples and not their weights: repeat a sample for a "
+            "larger weight (each copy is one edit), or set class_weight inside the estimator, where each member "
+            "computes it from its own samples"
+        )
+    if arguments:
+        raise TypeError(f"fit() got an unexpected keyword argument {next(iter(arguments))!r}")
+
+
+def number_type(dtype: Any) -> None:
+    """Raise InputError unless a setting names a type of numbers for members."""
+    try:
+        known = dtype is None or np.dtype(dtype) in (np.dtype(np.float32), np.dtype(np.float64))
+    except TypeError:
+        known = False
+    if not known:
+        raise InputError(f"dtype must be 'float32', 'float64' or None, got {dtype!r:.60}")
+
+
+def is_text(X: Any) -> bool:
+    """Return whether X is a sequence of texts; raise InputError if only some of its values are strings."""
+    if not isinstance(X, (list, tuple)) and not (hasattr(X, "ndim") and X.ndim == 1):
+        return False
+    are_texts = [isinstance(text, str) for text in X]
+    if not any(are_texts) or all(are_texts):
+        return bool(are_texts) and are_texts[0]
+    at = are_texts.index(False)
+    value = list(X)[at]
+    shown = "a missing value" if value is None or value != value else f"a {type(value).__name__}"
+    raise InputError(
+        f"texts must be strings, got {shown} for text {at}: use '' for a text without words, or leave the sample out"
+    )
+
+
+def warn_of_idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: str, stacklevel: int) -> None:
+    """Warn if many members learn nothing because they have no samples, or samples of one class."""
+    if empty + single <= IDLE * n_members:
+        return
+    what = "sources" if unit == "sources" else "samples"
+    warnings.warn(
+        f"{empty + single:,} of {n_members:,} members learn nothing: {empty:,} have no samples and {single:,} have "
+        f"samples of one class. They rank classes by a fixed rule, whatever the input, so large radii may mean little: "
+        f"use fewer partitions for {n_samples:,} {what}; runoff.plan compares them",
+        stacklevel=stacklevel + 1,
+    )
+
+
+def warn_of_fitted_steps(samples: Samples, stacklevel: int) -> None:
+    """Warn if X looks as if a step that was fitted on all samples had run in front of the ensemble."""
+    if len(samples) < FEWEST or (found := _trace(samples)) is None:
+        return
+    sign, step = found
+    warnings.warn(f"{sign}; {ADVICE.format(step=step)}", FittedInFrontWarning, stacklevel=stacklevel + 1)
+
+
+def _trace(samples: Samples) -> tuple[str, str] | None:
+    """Return what was seen, and the step that makes it; None if nothing was."""
+    data: Any = samples.data
+    if samples.kind == "sparse":
+        return _norms(data)
+    if samples.kind == "table":
+        data = data.select_dtypes("float").to_numpy()
+    if samples.kind == "texts" or data.dtype.kind != "f" or not data.size:
+        return None
+    if data.ndim > 2:
+        with np.errstate(all="ignore"):
+            scaled = abs(data.mean(dtype=np.float64)) < CLOSE and abs(data.std(dtype=np.float64) - 1) < CLOSE
+        sign = "the values of X have mean 0 and deviation 1, as StandardScaler makes them"
+        return (sign, "StandardScaler") if scaled and not _whole(data[:LOOKED_AT]) else None
+    return _columns(data) or (_norms(data) if samples.kind == "dense" else None)
+
+
+def _columns(data: NDArray[Any]) -> tuple[str, str] | None:
+    """Return what was seen if every column has mean 0 and deviation 1, except constant columns."""
+    for part in (data[:, :LOOKED_AT], data):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns without any value
+            means, deviations = (f(part, axis=0, dtype=np.float64) for f in (np.nanmean, np.nanstd))
+        varying = ~(deviations < CLOSE)
+        if not ((np.abs(means) < CLOSE) & (~varying | (np.abs(deviations - 1) < CLOSE))).all():
+            return None
+    if not varying.any() or _whole(data[:, varying]):
+        return None
+    return "every column of X has mean 0 and deviation 1, as StandardScaler makes them", "StandardScaler"
+
+
+def _norms(data: Any) -> tuple[str, str] | None:
+    """Return what was seen if all rows have norm 1, unless they are multiples of whole numbers, such as counts."""
+    if data.shape[1] < 2 or data.dtype.kind != "f":
+        return None
+    for part in (data[:LOOKED_AT], data):
+        if hasattr(part, "tocsr"):
+            squares = np.asarray(part.multiply(part).sum(axis=1)).ravel()
+        else:
+            squares = np.einsum("ij,ij->i", part, part, dtype=np.float64)
+        unit = np.abs(squares - 1) < CLOSE
+        if not (unit | (squares == 0)).all() or not unit.any():
+            return None
+    first = data[:100].toarray() if hasattr(data, "tocsr") else data[:100]
+    sizes = np.where(first == 0, np.inf, np.abs(first)).min(axis=1, keepdims=True)
+    parts = np.arange(1, 17)[:, None, None]
+    if (np.abs(parts * (first / sizes) - np.round(parts * (first / sizes))) < 1e-3).all(axis=2).any(axis=0).all():
+        return None  # counts of hashed words, or pixels, each row scaled by itself: nothing was fitted
+    return "every row of X has norm 1, as TfidfVectorizer makes them", "TfidfVectorizer"
+
+
+def _whole(values: NDArray[Any]) -> bool:
+    with np.errstate(all="ignore"):
+        return bool((np.abs(values - np.round(values)) < 1e-3).all())

@@ -1,0 +1,23 @@
+"""The choice of an executor, by name or as an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runoff.errors import InputError
+from runoff.executors.base import Executor
+from runoff.executors.cluster import Ray
+from runoff.executors.local import Joblib, Local
+
+NAMES = ("local", "joblib", "ray")
+
+
+def get(executor: Any, n_jobs: int | None = None) -> Executor:
+    """Return an executor; one that is chosen as "joblib" has `n_jobs`."""
+    if isinstance(executor, Executor):
+        return executor
+    if executor not in NAMES:
+        raise InputError(
+            f"executor must be one of {', '.join(map(repr, NAMES))} or an object of runoff.executors, got {executor!r}"
+        )
+    return {"local": Local, "joblib": lambda: Joblib(n_jobs), "ray": Ray}[executor]()

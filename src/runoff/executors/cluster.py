@@ -1,0 +1,250 @@
+"""The Ray executor: members trained on the nodes of a Ray cluster. This is the only module that imports Ray, when used.
+
+The data goes to the cluster's object store once. A task is a group of members; it stores each result where the driver
+collects it and reports a digest. Members of tasks that are lost are trained again, and nothing that is finished is.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runoff import errors
+from runoff._io.text import count
+from runoff.errors import DeviceError, InputError, MissingExtraError
+from runoff.executors import tasks
+from runoff.executors.base import Executor, Item, Kind, Place, Plan, Watch, Work
+from runoff.executors.grouping import groups_for
+from runoff.executors.scheduling import Schedule
+from runoff.executors.storage import Storage
+
+# Settings of this process that change last bits are those of the workers, too.
+SETTINGS_OF_BITS = (
+    "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "NPY_DISABLE_CPU_FEATURES",
+    "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE",
+)  # fmt: skip
+SHARE = 0.001  # of a resource that only says where a task may run
+PATIENCE = 60.0  # seconds for nodes that are busy to say what they are; later ones are checked at their first task
+
+
+@dataclass(frozen=True)
+class Ray(Executor):
+    """Train members on a Ray cluster, in tasks that each take one GPU or some CPUs.
+
+    runoff must be installed in the same version on all nodes. Nodes must be of one kind (see `mixed`).
+
+    Parameters
+    ----------
+    address : of the cluster, as for `ray.init`. Default: $RAY_ADDRESS, else a cluster on this machine that ends with
+        this process
+    storage : a folder that all nodes share, or an address such as s3://bucket/folder, to which workers write results.
+        Default: a folder of the run, or the object store where nothing is kept on disk
+    storage_options : settings of the file system, passed to fsspec
+    cpus, gpus, memory, resources : what each task takes, as for `ray.remote`; nodes without it get no task. Networks
+        are trained on a GPU if gpus is not 0
+    members_per_task : default: by a short measurement, a few tasks per worker
+    mixed : names of custom resources, one for each kind of machine, if a run shall use several: member m is trained on
+        nodes with the resource mixed[m % len(mixed)], now and when it is retrained
+    wait : seconds to wait for a node that has what a task takes, such as one that is being started
+
+    """
+
+    address: str | None = None
+    storage: str | None = None
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    cpus: int = 1
+    gpus: float = 0
+    memory: int | None = None
+    resources: Mapping[str, float] = field(default_factory=dict)
+    members_per_task: int | None = None
+    mixed: tuple[str, ...] = ()
+    wait: float = 120.0
+    name = "ray"
+    here = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("cpus", 1), ("members_per_task", 1), ("memory", 1)):
+            value = getattr(self, name)
+            optional = name != "cpus" and value is None
+            if not optional and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        if not isinstance(self.gpus, (int, float)) or isinstance(self.gpus, bool) or not 0 <= self.gpus <= 1:
+            raise InputError(
+                f"gpus must be a number from 0 to 1, since a network is trained on one GPU, got {self.gpus!r}"
+            )
+        if self.address is not None and self.address.startswith("ray://"):
+            raise InputError(
+                f"address must be that of a cluster to which this machine belongs, got {self.address!r}: run the "
+                "command on a node of the cluster, as with `ray job submit`"
+            )
+
+    @property
+    def place(self) -> Place:
+        """What one task may use."""
+        return Place(self.cpus, self.gpus > 0)
+
+    def storage_for(self, default: str | None) -> Storage | None:
+        """Return where workers store results, or None if they send them."""
+        if self.storage is not None:
+            storage = Storage(str(self.storage), dict(self.storage_options))
+            return storage if storage.is_remote else Storage(str(Path(self.storage).expanduser().absolute()))
+        return None if default is None else Storage(default)
+
+    def kinds(self, describe: Callable[[Place], Kind]) -> tuple[Kind, ...]:
+        """Ask all nodes that can train what they are; refuse nodes that differ."""
+        ray = self._connected()
+        return tuple(self._kind(ray, describe, i) for i in range(max(1, len(self.mixed))))
+
+    def plan(self, work: Work, items: Sequence[Item]) -> Plan:
+        """Measure briefly on a worker, and divide the items into tasks."""
+        ray = self._connected()
+        return self._planned(ray, ray.put(work), work, items)
+
+    def run(
+        self, work: Work, items: Sequence[Item], storage: Storage | None = None, watch: Watch | None = None
+    ) -> Generator[tuple[Item, Any]]:
+        """Train all items on the cluster and yield each with its result."""
+        if not items:
+            return
+        ray = self._connected()
+        data = ray.put(work)
+        plan = self._planned(ray, data, work, items, storage)
+        remote = ray.remote(tasks.train)
+
+        def submit(group: Sequence[Item]) -> Any:
+            options = self._options(work.member(group[0]))
+            streaming = {"num_returns": "streaming", "_generator_backpressure_num_objects": 16}
+            chosen = remote.options(**options, **streaming, name=f"runoff {work.name(group[0])} ({len(group)})")
+            return chosen.remote(data, list(group), work.member(group[0]), self.place, storage)
+
+        watch = Watch() if watch is None else watch
+        watch.planned(plan)
+        schedule = Schedule(ray, work, submit, plan, storage, watch.nodes)
+        try:
+            yield from schedule.results()
+        finally:
+            schedule.cancel()
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def _connected(self) -> Any:
+        """Return the module of Ray, connected to the cluster."""
+        try:
+            import ray
+        except ImportError:
+            raise MissingExtraError("executor='ray' needs Ray. Install it with: pip install runoff[ray]") from None
+        if ray.is_initialized():
+            return ray
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        variables = {name: os.environ[name] for name in SETTINGS_OF_BITS if name in os.environ}
+        settings: dict[str, Any] = {"runtime_env": {"env_vars": variables}} if variables else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                ray.init(address=self.address, logging_level="error", log_to_driver=False, **settings)
+            except (ConnectionError, ValueError, RuntimeError) as error:
+                given = self.address or os.environ.get("RAY_ADDRESS") or "this machine"
+                raise InputError(
+                    f"address must be that of a running Ray cluster, but {given} does not answer: "
+                    f"{' '.join(str(error).split())[:200]}"
+                ) from None
+        return ray
+
+    def _needs(self, member: int) -> dict[str, float]:
+        """Return the resources that a task takes, as nodes name them."""
+        needs = {"CPU": self.cpus, "GPU": self.gpus, "memory": self.memory or 0, **self.resources}
+        if self.mixed:
+            needs[self.mixed[member % len(self.mixed)]] = SHARE
+        return {name: amount for name, amount in needs.items() if amount}
+
+    def _options(self, member: int) -> dict[str, Any]:
+        needs = self._needs(member)
+        named = {"num_cpus": needs.pop("CPU", 0), "num_gpus": needs.pop("GPU", 0), "memory": needs.pop("memory", None)}
+        return {**named, "resources": needs, "max_retries": 0}
+
+    def _nodes(self, ray: Any, member: int) -> list[tuple[str, int]]:
+        """Return the nodes that can take tasks, and how many each at a time."""
+        needs = self._needs(member)
+        return [
+            (node["NodeID"], slots)
+            for node in ray.nodes()
+            if node["Alive"] and (slots := int(min(node["Resources"].get(r, 0) / n for r, n in needs.items()))) > 0
+        ]
+
+    def _kind(self, ray: Any, describe: Callable[[Place], Kind], member: int) -> Kind:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remote, options = ray.remote(tasks.describe), self._options(member)
+        first = remote.options(**options).remote(describe, self.place)
+        node, kind = self._answer(ray, first, member)  # starts a node, if the cluster grows by itself
+        others = [
+            remote.options(**options, scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
+                describe, self.place
+            )
+            for name, _ in self._nodes(ray, member)
+        ]
+        answers, silent = ray.wait(others, num_returns=len(others), timeout=PATIENCE) if others else ([], [])
+        for reference in silent:
+            ray.cancel(reference, force=True)
+        for reference in answers:
+            with suppress(ray.exceptions.NodeDiedError, ray.exceptions.TaskUnschedulableError):
+                other, its = self._answer(ray, reference, member)
+                tasks.require_same(kind, its, node, other)
+        return dict(kind)
+
+    def _answer(self, ray: Any, reference: Any, member: int) -> Any:
+        """Return the result of a short task."""
+        ready, _ = ray.wait([reference], timeout=self.wait)
+        if not ready:
+            ray.cancel(reference, force=True)
+            needs = ", ".join(f"{name} {amount:g}" for name, amount in self._needs(member).items())
+            raise InputError(
+                f"no node of the cluster has what a task takes ({needs}) within {self.wait:g} seconds: ask for less, "
+                "start such a node, or wait longer"
+            )
+        try:
+            return ray.get(reference)
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, errors.RunoffError):
+                raise error.cause from None
+            reason = f"{type(error.cause).__name__}: {error.cause}" if error.cause is not None else str(error)
+            raise DeviceError(
+                f"a node of the cluster cannot train members ({' '.join(reason.split())[:300]}): install the same "
+                "version of runoff and its extras on all nodes"
+            ) from None
+
+    def _planned(self, ray: Any, data: Any, work: Work, items: Sequence[Item], storage: Storage | None = None) -> Plan:
+        first = work.member(items[0])
+        token = secrets.token_hex(8)
+        if storage is not None:
+            storage.mark(token)
+        try:
+            lightest = min(items, key=work.weight)
+            remote = ray.remote(tasks.measure).options(**self._options(work.member(lightest)))
+            seconds, memory, sees = self._answer(ray, remote.remote(data, lightest, self.place, storage, token), first)
+        finally:
+            if storage is not None:
+                storage.unmark(token)
+        if storage is not None and not sees:
+            raise InputError(
+                f"storage must be seen by all nodes, but a worker does not see {storage.where}: give a shared folder "
+                "or an address such as s3://bucket/folder"
+            )
+        nodes = self._nodes(ray, first)
+        workers = max(1, sum(slots for _, slots in nodes))
+        weights = {item: work.weight(item) for item in items}
+        each = seconds / max(weights[lightest], 1e-9)
+        total = each * sum(weights.values())
+        groups: list[list[Item]] = []
+        n_kinds = max(1, len(self.mixed))
+        for k in range(n_kinds):  # a task is for members of one kind of machine
+            chosen = {item: weight for item, weight in weights.items() if work.member(item) % n_kinds == k}
+            groups += groups_for(chosen, each, workers, self.gpus > 0, self.members_per_task)
+        place = f"Ray cluster of {count(len(nodes), 'node')} and {count(workers, 'worker')}"
+        return Plan(len(items), tuple(map(tuple, groups)), workers, place, total / workers, memory)

@@ -1,0 +1,150 @@
+"""Storage: finished results on their way to the one who collects them, as content-addressed files.
+
+A file's name is the result's address and the SHA-256 of its content. So writing twice does no harm, a file that is
+incomplete or altered is noticed and counts as absent, and what was finished when a driver died is found again.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runoff._io.files import leftovers, read_regular, written_whole
+from runoff._io.manifests import sha256
+from runoff.errors import InputError, MissingExtraError, StorageError
+
+FILE = re.compile(r"([0-9a-f]{64})-([0-9a-f]{64})\.result")
+REMOTE = re.compile(r"[a-z][a-z0-9+.-]+(::|://)")  # an address that fsspec understands
+PROBE = "probe"
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A folder for results: a path, or an address that fsspec understands, such as s3://bucket/folder.
+
+    Parameters
+    ----------
+    where : the path or address
+    options : settings of the file system, passed to fsspec
+
+    """
+
+    where: str
+    options: dict[str, Any] = field(default_factory=dict, repr=False)  # may hold a secret
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is an address for fsspec."""
+        return bool(REMOTE.match(self.where))
+
+    def put(self, address: str, data: bytes) -> str:
+        """Store a result and return the SHA-256 of its content."""
+        digest = sha256(data)
+        self._write(f"{address}-{digest}.result", data)
+        return digest
+
+    def get(self, address: str, digest: str) -> bytes | None:
+        """Return a result, or None if it is absent, incomplete or altered."""
+        try:
+            data = self._read(f"{address}-{digest}.result")
+        except FileNotFoundError:
+            return None
+        return data if sha256(data) == digest else None
+
+    def existing(self) -> list[tuple[str, str]]:
+        """Return the address and the digest of each stored result; copies may differ in the time that they took."""
+        matches = [FILE.fullmatch(name) for name in sorted(self._names())]
+        return [(match[1], match[2]) for match in matches if match]
+
+    def remove(self, address: str, digest: str) -> None:
+        """Delete a result."""
+        self._delete(f"{address}-{digest}.result")
+
+    def close(self) -> None:
+        """Delete an empty folder, and files that were never completed."""
+        if self.is_remote:
+            return
+        for file in leftovers(self.where):
+            file.unlink(missing_ok=True)
+        with suppress(OSError):  # not empty, or it does not exist
+            Path(self.where).rmdir()
+
+    def mark(self, token: str) -> None:
+        """Write a file by which other machines can tell that they see the same storage."""
+        self._write(f"{PROBE}-{token}", token.encode())
+
+    def is_marked(self, token: str) -> bool:
+        """Return whether this machine sees the file written by `mark`."""
+        try:
+            return self._read(f"{PROBE}-{token}") == token.encode()
+        except OSError:
+            return False
+
+    def unmark(self, token: str) -> None:
+        """Delete the file written by `mark`."""
+        self._delete(f"{PROBE}-{token}")
+
+    # -- a folder here, or a file system of fsspec ---------------------------------------------------------------------
+
+    def _write(self, name: str, data: bytes) -> None:
+        if self.is_remote:  # an object appears when it is complete; elsewhere, its digest shows that it is not
+            system, root = self._system()
+            system.makedirs(root, exist_ok=True)
+            system.pipe_file(f"{root}/{name}", data)
+            return
+        Path(self.where).mkdir(parents=True, exist_ok=True)
+        with written_whole(Path(self.where) / name, binary=True) as file:
+            file.write(data)
+
+    def _read(self, name: str) -> bytes:
+        if self.is_remote:
+            system, root = self._system()
+            return bytes(system.cat_file(f"{root}/{name}"))
+        return read_regular(Path(self.where) / name)
+
+    def _delete(self, name: str) -> None:
+        if self.is_remote:
+            system, root = self._system()
+            with suppress(FileNotFoundError):
+                system.rm_file(f"{root}/{name}")
+            return
+        (Path(self.where) / name).unlink(missing_ok=True)
+
+    def _names(self) -> list[str]:
+        if self.is_remote:
+            system, root = self._system()
+            system.invalidate_cache()
+            try:
+                return [str(path).rsplit("/", 1)[-1] for path in system.ls(root, detail=False)]
+            except FileNotFoundError:
+                return []
+        folder = Path(self.where)
+        return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+
+    def _system(self) -> tuple[Any, str]:
+        try:
+            import fsspec
+        except ImportError:
+            raise MissingExtraError(
+                f"storage {self.where!r} needs fsspec. Install it with: pip install runoff[ray]"
+            ) from None
+        try:
+            system, root = fsspec.core.url_to_fs(self.where, **self.options)
+        except ImportError as error:
+            raise MissingExtraError(f"storage {self.where!r} needs another package: {error}") from None
+        except ValueError as error:
+            raise InputError(
+                f"storage must be a path or an address that fsspec knows, got {self.where!r}: {error}"
+            ) from None
+        return system, str(root).rstrip("/")
+
+
+def missing(name: str, where: str) -> StorageError:
+    """Return the error for a result that its worker stored, but that is not found."""
+    return StorageError(
+        f"{name} was stored, but {where} does not have it: all machines must see the same storage; give a shared "
+        "folder or an address such as s3://bucket/folder"
+    )

@@ -1,0 +1,99 @@
+"""The work of fitting members that are scikit-learn estimators, for an executor."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
+
+from runoff._version import __version__
+from runoff.errors import DeviceError
+from runoff.executors import Place, Work
+from runoff.isolation import seeds_of
+from runoff.members import Member, MemberEstimator, fit_member
+from runoff.samples import Rows, Samples
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting(Work):
+    """Members to fit: an item is the index of a member."""
+
+    estimator: MemberEstimator
+    samples: Samples = field(repr=False)
+    labels: NDArray[Any] = field(repr=False)
+    rows: dict[int, Rows] = field(repr=False)  # by member
+    seed: int
+    n_seeds: int
+    kinds: tuple[dict[str, Any], ...] = ()
+
+    def train(self, items: Sequence[int], place: Place) -> Iterator[tuple[int, Member]]:  # noqa: ARG002
+        """Fit these members, one after the other."""
+        for m in items:
+            seeds = seeds_of(self.seed, m, self.n_seeds)
+            yield m, fit_member(self.estimator, self.samples, self.labels, self.rows[m], m, seeds)
+
+    def kind(self, place: Place) -> dict[str, Any]:
+        """Return what the last bits of estimators depend on here."""
+        return kind_here(place)
+
+    def member(self, item: int) -> int:
+        """Return the member."""
+        return item
+
+    def weight(self, item: int) -> float:
+        """Return the number of samples, which stands for the time."""
+        return float(max(1, len(self.rows[item])) * self.n_seeds)
+
+    def part(self, items: Sequence[int]) -> Fitting:
+        """Return work with the rows of these members only."""
+        rows = np.concatenate([self.rows[m] for m in items])
+        ends = np.cumsum([len(self.rows[m]) for m in items])
+        places = {m: np.arange(end - len(self.rows[m]), end) for m, end in zip(items, ends, strict=True)}
+        return replace(self, samples=self.samples.select(rows), labels=self.labels[rows], rows=places)
+
+    def measure(self, items: Sequence[int], place: Place) -> float:
+        """Return the seconds that fitting these members takes, by fitting them."""
+        list(self.train(items[:1], place))  # imports, and caches
+        started = time.perf_counter()
+        list(self.train(items, place))
+        return time.perf_counter() - started
+
+
+def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001
+    """Return what the last bits of estimators depend on: versions, and the instructions that libraries choose here."""
+    import scipy.linalg  # loads its library
+    import sklearn
+
+    features = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])  # type: ignore[union-attr]
+    blas = {
+        f"{info['internal_api']} {info.get('version')} {info.get('architecture')}"
+        for info in threadpool_info()
+        if info["user_api"] == "blas" and "torch" not in info["filepath"]
+    }
+    return {
+        "machine": platform.machine(),
+        "instructions": " ".join(features),
+        "libraries": ", ".join(sorted(blas)),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "runoff": __version__,
+    }
+
+
+def require_versions(kinds: tuple[dict[str, Any], ...], here: dict[str, Any]) -> None:
+    """Refuse machines whose versions are not those of this one, where the members will be scored and saved."""
+    for kind in kinds:
+        for name in ("machine", "numpy", "scipy", "scikit-learn", "runoff"):
+            if kind[name] != here[name]:
+                raise DeviceError(
+                    f"the cluster must have the versions that this machine has, got {name} {kind[name]} there and "
+                    f"{here[name]} here: install the same"
+                )

@@ -1,0 +1,124 @@
+"""Scores and labels as tables in long form, CSV or Parquet: one row per score, with named inputs, members, classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff.errors import InputError
+from runoff.saving import tables
+
+COLUMNS = ("input", "member", "class", "score")
+SHOWN = 40  # characters of a name
+
+
+@dataclass(frozen=True, eq=False)
+class LongScores:
+    """Scores (n_inputs, n_members, n_classes), the names of inputs and classes, and the labels if the table has them.
+
+    Inputs are in the order of the table. Members and classes are sorted, as numbers if all are whole numbers.
+    """
+
+    scores: NDArray[np.float64]
+    inputs: NDArray[Any]
+    classes: NDArray[Any]
+    labels: NDArray[Any] | None
+    spread: NDArray[Any] | None = None
+    unit: str | None = None  # what one edit is, if known
+    election: str | None = None
+
+
+def read_scores(path: Path) -> LongScores:
+    """Read a table with the columns input, member, class and score, and label if there is one."""
+    table = _columns(path, COLUMNS, ("label",))
+    names = {column: _names(path, column, table[column]) for column in COLUMNS[:3]}
+    inputs = list(dict.fromkeys(names["input"]))
+    members, classes = sorted(set(names["member"])), sorted(set(names["class"]))
+    places = [{name: i for i, name in enumerate(known)} for known in (inputs, members, classes)]
+    at = [
+        np.array([place[name] for name in names[column]], np.int64)
+        for column, place in zip(COLUMNS, places, strict=False)
+    ]
+    shape = (len(inputs), len(members), len(classes))
+    which = np.ravel_multi_index(tuple(at), shape) if at[0].size else at[0]
+    _check_complete(path, which, shape, (inputs, members, classes))
+    scores = np.empty(math.prod(shape))
+    scores[which] = _numbers(path, table["score"])
+    labels = None
+    if "label" in table:
+        given = _names(path, "label", table["label"], whole=isinstance(classes[0], int))
+        by_input: dict[Hashable, Any] = {}
+        for name, label in zip(names["input"], given, strict=True):
+            if by_input.setdefault(name, label) != label:
+                raise InputError(f"{path} must have one label per input, got two for input {name!s:.{SHOWN}}")
+        labels = np.array([by_input[name] for name in inputs])
+    return LongScores(scores.reshape(shape), np.array(inputs), np.array(classes), labels)
+
+
+def read_column(path: Path, column: str, inputs: NDArray[Any]) -> NDArray[Any]:
+    """Read a table with the columns input and `column`; return the latter in the order of these inputs."""
+    table = _columns(path, ("input", column), ())
+    values = _names(path, column, table[column])
+    known = dict(zip(map(str, table["input"]), values, strict=True))
+    if len(known) != len(values):
+        raise InputError(f"{path} must have one row per input, got {len(values):,} rows of {len(known):,} inputs")
+    if (missing := next((name for name in inputs.tolist() if str(name) not in known), None)) is not None:
+        raise InputError(f"{path} has no {column} of input {missing!s:.{SHOWN}}")
+    return np.array([known[str(name)] for name in inputs.tolist()])
+
+
+def _columns(path: Path, needed: Sequence[str], optional: Sequence[str]) -> dict[str, list[Any]]:
+    """Return columns of a table, as texts from CSV."""
+    table = tables.columns(path)
+    if missing := [name for name in needed if name not in table]:
+        raise InputError(
+            f"{path} must have the columns {', '.join(needed)}, got {', '.join(table) or 'none'!s:.200}: "
+            f"{missing[0]} is missing"
+        )
+    return {name: table[name] for name in (*needed, *optional) if name in table}
+
+
+def _names(path: Path, column: str, values: list[Any], whole: bool | None = None) -> list[Any]:
+    """Return names as whole numbers if all of them are, else as texts."""
+    if any(value is None or value == "" for value in values):
+        raise InputError(f"{path} must name {column} in every row, got an empty cell")
+    texts = [str(value) for value in values]
+    numeric = all(text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() for text in set(texts))
+    numeric = numeric and max(map(len, texts)) < 18
+    return [int(text) for text in texts] if numeric and whole is not False else texts
+
+
+def _numbers(path: Path, values: list[Any]) -> NDArray[np.float64]:
+    try:
+        numbers = np.array(values, np.float64)
+    except (TypeError, ValueError):
+        numbers = np.array([np.nan])
+    if not np.isfinite(numbers).all():
+        raise InputError(f"{path} must have a finite number as the score in every row")
+    return numbers
+
+
+def _check_complete(path: Path, which: NDArray[np.int64], shape: tuple[int, ...], names: Sequence[list[Any]]) -> None:
+    """Check that every member has one score for every class of every input."""
+
+    def described(place: int) -> str:
+        i, m, c = (known[at] for known, at in zip(names, np.unravel_index(place, shape), strict=True))
+        return f"member {m!s:.{SHOWN}} for class {c!s:.{SHOWN}} of input {i!s:.{SHOWN}}"
+
+    found, counts = np.unique(which, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(
+            f"{path} must have one score per member, class and input, got two of {described(int(found[counts > 1][0]))}"
+        )
+    if len(found) < math.prod(shape):
+        gaps = np.flatnonzero(found != np.arange(len(found)))
+        place = int(gaps[0]) if gaps.size else len(found)
+        raise InputError(
+            f"{path} must have a score of every member for every class of every input: none of {described(place)}"
+        )

@@ -1,0 +1,53 @@
+"""A Ray cluster of two nodes on this machine, and an S3-compatible server on 127.0.0.1."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_DEDUP_LOGS": "0"}
+# Workers import runoff and the helpers of these tests.
+PATHS = [str(HERE.parent.parent / "src"), str(HERE), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(PATHS)
+KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
+os.environ |= KEYS  # for workers, too
+STORE = 80 * 2**20  # bytes of a node's object store, the least that Ray accepts
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    started = Cluster(head_node_args={"num_cpus": 1, "object_store_memory": STORE}, initialize_head=True)
+    started.add_node(num_cpus=1, object_store_memory=STORE)
+    yield started
+    import ray
+
+    ray.shutdown()
+    started.shutdown()
+
+
+@pytest.fixture
+def ray_of(cluster):
+    """Return a function that makes an executor on the cluster."""
+    from runoff.executors import Ray
+
+    return lambda **settings: Ray(address=cluster.address, **settings)
+
+
+@pytest.fixture(scope="session")
+def bucket():
+    """A bucket of an S3-compatible server, and the settings to reach it."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    boto3.client("s3", endpoint_url=url).create_bucket(Bucket="results")
+    yield {"storage": "s3://results/run", "storage_options": {"endpoint_url": url}}
+    server.stop()

@@ -1,0 +1,162 @@
+"""The Ray executor by itself: everything arrives once, whatever is lost."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from work_of_tests import Counted, kind_by_environment
+
+from runoff.errors import DeviceError, InputError, MemberError
+from runoff.executors import Storage, Watch
+
+
+@pytest.fixture
+def log(tmp_path):
+    (tmp_path / "log").mkdir()
+    return str(tmp_path / "log")
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return Storage(str(tmp_path / "arriving"))
+
+
+def collected(executor, work, items, storage, watch=None):
+    results = list(executor.run(work, items, storage, watch))
+    found = {item: result.decode() if isinstance(result, bytes) else result for item, result in results}
+    assert len(found) == len(results)  # each once
+    return found
+
+
+def expected(items, total=0):
+    return {item: f"result {item} {total}" for item in items}
+
+
+def idle(ray):
+    """Wait until the cluster says that no task is left."""
+    until = time.monotonic() + 20
+    while (free := ray.available_resources().get("CPU")) != 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    return free == 2
+
+
+@pytest.mark.parametrize("files", [True, False])
+@pytest.mark.parametrize("stored", [True, False])
+def test_every_result_arrives_once(ray_of, log, storage, files, stored):
+    watch = Watch()
+    work = Counted(log, seconds=0.01, data=np.ones(3), files=files)
+    found = collected(ray_of(), work, list(range(30)), storage if stored else None, watch)
+    assert found == expected(range(30), 3.0)
+    assert sum(watch.nodes.values()) == 30
+    assert watch.note()
+    assert len(storage.existing()) == (30 if files and stored else 0)
+
+
+def test_a_plan_says_what_will_be_done(ray_of, log):
+    plan = ray_of().plan(Counted(log, seconds=2.0), list(range(30)))
+    assert (plan.results, plan.workers, len(plan.tasks)) == (30, 2, 8)
+    assert sorted(item for group in plan.tasks for item in group) == list(range(30))
+    assert plan.seconds == pytest.approx(30)
+    assert plan.memory > 2**20
+    assert str(plan).startswith("Ray cluster of 2 nodes and 2 workers: 30 to train in 8 tasks, roughly 30 s, ")
+    three = ray_of(members_per_task=3).plan(Counted(log), list(range(10)))
+    assert sorted(map(len, three.tasks)) == [2, 2, 3, 3]
+
+
+def test_a_node_killed_without_grace_loses_nothing(cluster, ray_of, log, storage):
+    import ray
+
+    work, watch, early = Counted(log, seconds=0.3), Watch(), {}
+    doomed = cluster.add_node(num_cpus=2, object_store_memory=80 * 2**20)
+    cluster.wait_for_nodes()
+    found, killed = {}, False
+    for item, result in ray_of().run(work, list(range(60)), storage, watch):
+        found[item] = result.decode()
+        if not killed and len(found) >= 12:
+            early = {i: len(work.attempts(i)) for i in found}
+            cluster.remove_node(doomed, allow_graceful=False)
+            killed = True
+    assert killed
+    assert found == expected(range(60))
+    assert {i: len(work.attempts(i)) for i in early} == early  # what was finished is never trained again
+    assert sum(n["Alive"] for n in ray.nodes()) == 2
+
+
+def test_a_full_object_store(cluster, ray_of, log, storage):
+    ray_of()._connected()
+    import ray
+
+    hoarded = [ray.put(np.ones(2**20)) for _ in range(12)]  # 96 MB where 80 fit
+    work = Counted(log, seconds=0.01, data=np.ones(2**21))  # 16 MB more
+    assert collected(ray_of(), work, list(range(20)), storage) == expected(range(20), float(2**21))
+    del hoarded
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        (
+            "raises",
+            r"member 7 could not be trained on its 5 samples: OSError: no space left \(3 times in the same way\)",
+        ),
+        ("raises something", r"member 7 failed 3 times in the same way on .*: ZeroDivisionError: division by zero"),
+        ("kills", r"member 7 failed 3 times in the same way: WorkerCrashedError: "),
+    ],
+)
+def test_the_same_failure_three_times_stops_the_run_and_names_the_member(ray_of, log, storage, trouble, message):
+    import ray
+
+    work = Counted(log, seconds=0.01, troubles=((7, trouble),))
+    with pytest.raises(MemberError, match=message):
+        collected(ray_of(), work, list(range(16)), storage)
+    assert 3 <= len(work.attempts(7)) <= 8
+    sound = Counted(log, seconds=0.01)
+    assert collected(ray_of(), sound, list(range(16)), storage) == expected(range(16))
+    assert idle(ray)
+
+
+def test_a_task_that_hangs_does_not_hold_up_the_rest(ray_of, log, storage):
+    work = Counted(log, seconds=0.05, troubles=((13, "hangs once"),))
+    started = time.monotonic()
+    assert collected(ray_of(), work, list(range(40)), storage) == expected(range(40))
+    assert time.monotonic() - started < 60
+    assert len(work.attempts(13)) == 2
+
+
+def test_closing_ends_all_tasks(ray_of, log, storage):
+    import ray
+
+    work = Counted(log, seconds=0.2)
+    results = ray_of().run(work, list(range(100)), storage)
+    for _ in range(3):
+        next(results)
+    results.close()
+    assert idle(ray)
+    attempts = len(list(Path(log).iterdir()))
+    time.sleep(1)
+    assert len(list(Path(log).iterdir())) == attempts < 40
+
+
+def test_storage_that_workers_do_not_see(ray_of, log, tmp_path, monkeypatch):
+    hidden = Storage(str(tmp_path / "hidden"))
+    monkeypatch.setattr(Storage, "mark", lambda *_: None)  # as if the folder were of another machine
+    with pytest.raises(InputError, match="storage must be seen by all nodes, but a worker does not see"):
+        list(ray_of().run(Counted(log), [1, 2], hidden))
+
+
+def test_a_cluster_without_what_a_task_takes(ray_of, log):
+    with pytest.raises(InputError, match=r"no node of the cluster has what a task takes \(CPU 64\) within 1 seconds"):
+        list(ray_of(cpus=64, wait=1.0).run(Counted(log), [1]))
+
+
+def test_nodes_of_two_kinds_are_refused_unless_each_has_a_name(cluster, ray_of, log, storage):
+    """Here, the kind is a variable of the environment."""
+    odd = cluster.add_node(num_cpus=1, resources={"odd": 1}, object_store_memory=80 * 2**20, env_vars={"KIND": "odd"})
+    cluster.wait_for_nodes()
+    try:
+        with pytest.raises(DeviceError, match=r"differ in place \(.*odd.*\): .* no radius would hold; restrict tasks"):
+            ray_of().kinds(kind_by_environment)
+        assert ray_of(resources={"odd": 0.5}).kinds(kind_by_environment) == ({"place": "odd"},)
+    finally:
+        cluster.remove_node(odd)

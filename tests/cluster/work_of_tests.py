@@ -1,0 +1,82 @@
+"""Work and estimators for the tests of executors, in a module that workers can import."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from runoff.errors import MemberError
+from runoff.executors import Work
+
+
+@dataclass(frozen=True)
+class Counted(Work):
+    """Trains item i to a line of text. Each attempt leaves a file in `log`, and `troubles` says what goes wrong."""
+
+    log: str
+    seconds: float = 0.05
+    troubles: tuple[tuple[int, str], ...] = ()
+    data: np.ndarray | None = None
+    files: bool = True
+
+    def train(self, items, place):
+        for item in items:
+            attempt = len(self.attempts(item))
+            Path(self.log, f"{item}-{attempt}-{os.getpid()}").touch()
+            trouble = dict(self.troubles).get(item)
+            if trouble == "raises":
+                raise MemberError(f"member {item} could not be trained on its 5 samples: OSError: no space left")
+            if trouble == "raises something":
+                raise ZeroDivisionError("division by zero")
+            if trouble == "kills":
+                os._exit(7)
+            if trouble == "hangs once" and not attempt:
+                time.sleep(600)
+            time.sleep(self.seconds)
+            yield item, f"result {item} {0 if self.data is None else float(self.data.sum())}"
+
+    def attempts(self, item):
+        return list(Path(self.log).glob(f"{item}-*"))
+
+    def kind(self, place):
+        return {"place": "here"}
+
+    def member(self, item):
+        return item
+
+    def weight(self, item):
+        return 1.0
+
+    def measure(self, items, place):
+        return self.seconds * len(items)
+
+    def address(self, item):
+        return f"{item:064x}" if self.files else None
+
+    def pack(self, item, result):
+        return result.encode()
+
+
+class Slow(LogisticRegression):
+    """A logistic regression that takes its time."""
+
+    def fit(self, X, y):
+        time.sleep(0.05)
+        return super().fit(X, y)
+
+
+def kind_by_environment(place):
+    """Stands for the kind of a machine."""
+    return {"place": os.environ.get("KIND", "even")}
+
+
+class Unseeded(LogisticRegression):
+    """Learns something else every time."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.coef_ += int.from_bytes(os.urandom(2)) / 1e4
+        return self
