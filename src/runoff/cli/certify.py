@@ -68,6 +68,7 @@ log = logging.getLogger("runoff")
     "--inputs", type=click.Path(path_type=Path), help="Certify this .csv or .parquet table with a saved classifier."
 )
 @click.option("--label-column", metavar="NAME", help="Read the true classes from this column of --inputs.")
+@click.option("--group-column", metavar="NAME", help="Leave out this column of --inputs, which names sources.")
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Report these numbers of edits, as in 5,10,15.")
 @click.option(
     "--require",
@@ -121,6 +122,7 @@ def certify(
     bound: str,
     inputs: Path | None,
     label_column: str | None,
+    group_column: str | None,
     budgets: list[int] | None,
     required: list[Requirement],
     required_certified: list[Requirement],
@@ -147,7 +149,7 @@ def certify(
     with ExitStack() as held:
         if source is not None and to is None:
             raise InputError("--from needs --to, the class that an attacker wants these inputs to be predicted as")
-        table = _table(scores, inputs, label_column)
+        table = _table(scores, inputs, label_column, group_column)
         run, writable, array, y, members = _read(scores, table, labels, spread, seeds, held)
         requirements.check_labels(required, y)
         election = election or (None if table is None else table.election)
@@ -191,11 +193,13 @@ def certify(
     requirements.must_be_met(verdicts)
 
 
-def _table(scores: Path, inputs: Path | None, label_column: str | None) -> long_form.LongScores | None:
+def _table(
+    scores: Path, inputs: Path | None, label_column: str | None, group_column: str | None
+) -> long_form.LongScores | None:
     """Return scores with names: from a table in long form, or of a saved classifier."""
     if is_model(scores):
-        return scores_of(scores, inputs, label_column)
-    if inputs is not None or label_column is not None:
+        return scores_of(scores, inputs, label_column, group_column)
+    if inputs is not None or label_column is not None or group_column is not None:
         raise InputError(
             f"--inputs and --label-column are for a saved classifier, and {scores} is none: leave them out"
         )
