@@ -64,6 +64,14 @@ log = logging.getLogger("runoff")
     "--require-certified", "required_certified", metavar="EDITS:PERCENT", multiple=True, callback=requirements.parsed,
     help="The same for the share of certified predictions, correct or wrong.",
 )  # fmt: skip
+@click.option(
+    "--collective",
+    is_flag=True,
+    help="Also bound what stays correct under one attack on all inputs at once. Needs labels; takes minutes.",
+)
+@click.option(
+    "--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Spend at most about this long on --collective."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
 @click.option(
     "--export",
@@ -89,6 +97,8 @@ def certify(
     budgets: list[int] | None,
     required: list[Requirement],
     required_certified: list[Requirement],
+    collective: bool,
+    time_limit: float | None,
     out: Path | None,
     export: Path | None,
     kind: str,
@@ -106,6 +116,10 @@ def certify(
     with ExitStack() as held:
         run, writable, array, y, members = _read(scores, labels, spread, seeds, held)
         requirements.check_labels(required, y)
+        if collective and y is None:
+            raise InputError("--collective counts correct predictions, so it needs --labels FILE")
+        if time_limit is not None and not collective:
+            raise InputError("--time-limit applies to --collective only: leave it out")
         election = election or (elections.DEFAULT if run is None else run.election)
         if y is not None and y.shape != array.shape[:1]:
             raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
@@ -115,6 +129,7 @@ def certify(
             certificates = runoff.certify(blocks, election=election, spread=members, bound=bound, unit=unit)
         budgets = _some_budgets(certificates) if budgets is None else budgets
         accuracy = None if y is None else runoff.certified_accuracy(certificates, y, [0, *budgets])
+        together = _together(certificates, y, budgets, array, time_limit) if collective else None
         if run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
             if not (writable and _write_rows(run, name, certificates, y)):
@@ -125,7 +140,8 @@ def certify(
     if export is not None:
         _export(export, certificates, array, scores, run, seeds)
     verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
-    summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started) | requirements.summary(verdicts)
+    summary = _summary(certificates, budgets, accuracy, together, time.perf_counter() - started)
+    summary |= requirements.summary(verdicts)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     else:
@@ -204,8 +220,26 @@ def _some_budgets(certificates: Certificates) -> list[int]:
     return list(range(0, largest + 1, max(1, -(-largest // 5))))
 
 
+def _together(
+    certificates: Certificates, y: NDArray[Any] | None, budgets: list[int], array: NDArray[Any], limit: float | None
+) -> list[float]:
+    """Return the collective accuracy for each budget, with progress: the largest first, which bounds the others."""
+    assert y is not None  # noqa: S101
+    order = sorted(budgets, reverse=True)
+    began, found, least = time.monotonic(), dict[int, float](), 0.0
+    for done, budget in enumerate(with_progress(order, "bounding collective accuracy", len(order))):
+        left = None if limit is None else max(0.0, began + limit - time.monotonic()) / (len(order) - done)
+        some = runoff.collective_accuracy(certificates, y, [budget], scores=array, time_limit=left)
+        least = found[budget] = max(least, float(some[0]))
+    return [found[budget] for budget in budgets]
+
+
 def _summary(
-    certificates: Certificates, budgets: list[int], accuracy: NDArray[np.float64] | None, seconds: float
+    certificates: Certificates,
+    budgets: list[int],
+    accuracy: NDArray[np.float64] | None,
+    together: list[float] | None,
+    seconds: float,
 ) -> dict[str, Any]:
     return {
         "inputs": len(certificates),
@@ -219,6 +253,7 @@ def _summary(
         "budgets": budgets,
         "certified": [float((certificates.radius >= budget).mean()) for budget in budgets],
         "certified_accuracy": None if accuracy is None else [float(a) for a in accuracy[1:]],
+        "collective_accuracy": together,
         "median_radius": float(np.median(certificates.radius)),
         "largest_radius": int(certificates.radius.max()),
         "seconds": round(seconds, 3),
@@ -236,11 +271,16 @@ def _show(summary: dict[str, Any]) -> None:
     accuracy = summary["certified_accuracy"]
     if accuracy is not None:
         table.add_column("certified accuracy", justify="right")
+    together = summary["collective_accuracy"]
+    if together is not None:
+        table.add_column("collective accuracy", justify="right")
     for i, budget in enumerate(summary["budgets"]):
-        shares = [summary["certified"][i]] + ([] if accuracy is None else [accuracy[i]])
+        shares = [column[i] for column in (summary["certified"], accuracy, together) if column is not None]
         table.add_row(str(budget), *(f"{100 * share:.2f} %" for share in shares))
     console = Console()
     console.print(table)
+    if together is not None:
+        console.print("Collective accuracy: proven to stay correct under any one attack on all inputs at once.")
     clean = summary["clean_accuracy"]
     if clean is not None:
         console.print(f"Accuracy without attack: {100 * clean:.2f} %")
