@@ -221,17 +221,14 @@ def _some_budgets(certificates: Certificates) -> list[int]:
 
 
 def _together(
-    certificates: Certificates, y: NDArray[Any] | None, budgets: list[int], array: NDArray[Any], limit: float | None
+    certificates: Certificates, y: Any, budgets: list[int], array: NDArray[Any], time_limit: float | None
 ) -> list[float]:
-    """Return the collective accuracy for each budget, with progress: the largest first, which bounds the others."""
-    assert y is not None  # noqa: S101
-    order = sorted(budgets, reverse=True)
-    began, found, least = time.monotonic(), dict[int, float](), 0.0
-    for done, budget in enumerate(with_progress(order, "bounding collective accuracy", len(order))):
-        left = None if limit is None else max(0.0, began + limit - time.monotonic()) / (len(order) - done)
-        some = runoff.collective_accuracy(certificates, y, [budget], scores=array, time_limit=left)
-        least = found[budget] = max(least, float(some[0]))
-    return [found[budget] for budget in budgets]
+    """Return the collective accuracy for each budget."""
+    from runoff.collective import by_budget
+
+    found = by_budget(certificates, y, budgets, scores=array, time_limit=time_limit)
+    shares = dict(with_progress(found, "bounding collective accuracy", len(set(budgets))))
+    return [shares[budget] for budget in budgets]
 
 
 def _summary(

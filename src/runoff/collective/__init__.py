@@ -107,6 +107,22 @@ def collective_accuracy(
     array([0.33333333])
 
     """
+    edits = checked_budgets(budgets)
+    options: dict[str, Any] = {"scores": scores, "rounds": rounds, "time_limit": time_limit}
+    safe = dict(by_budget(certificates, y_true, edits, **options))
+    return np.array([safe[int(edit)] for edit in edits], np.float64)
+
+
+def by_budget(
+    certificates: Certificates,
+    y_true: ArrayLike,
+    budgets: ArrayLike,
+    *,
+    scores: ArrayLike | Iterator[ArrayLike] | None = None,
+    rounds: int = ROUNDS,
+    time_limit: float | None = None,
+) -> Iterator[tuple[int, float]]:
+    """Yield the results of `collective_accuracy` one by one: a number of edits, the largest first, and a fraction."""
     labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
     if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 0:
         raise InputError(f"rounds must be a non-negative integer, got {rounds!r}")
@@ -114,18 +130,18 @@ def collective_accuracy(
         raise InputError(f"time_limit must be a number of seconds from 0, got {time_limit!r}")
     began = time.monotonic()
     correct = np.asarray(certificates.prediction == labels)
-    wanted = sorted({min(int(edit), certificates.n_buckets) for edit in edits}, reverse=True)
-    contested = _contested(certificates, correct, wanted[0] if wanted else 0, scores)
-    safe: dict[int, int] = {}
+    wanted = sorted({int(edit) for edit in edits}, reverse=True)
+    contested = _contested(certificates, correct, min(wanted[0], certificates.n_buckets) if wanted else 0, scores)
     least = 0  # what is safe from more edits is safe from fewer
     for at, edit in enumerate(wanted):
-        now, deadline = time.monotonic(), None
+        deadline = None
         if time_limit is not None:
+            now = time.monotonic()
             deadline = now + (began + time_limit - now) / (len(wanted) - at)
-        here = contested.within(edit, certificates.radius[contested.inputs] < edit)
-        flipped = _most_flipped(here, edit, rounds, deadline)
-        least = safe[edit] = max(least, int(correct.sum()) - flipped)
-    return np.array([safe[min(int(edit), certificates.n_buckets)] / len(labels) for edit in edits], np.float64)
+        size = min(edit, certificates.n_buckets)
+        here = contested.within(size, certificates.radius[contested.inputs] < size)
+        least = max(least, int(correct.sum()) - _most_flipped(here, size, rounds, deadline))
+        yield edit, least / len(labels)
 
 
 def collective_attack(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from runoff.collective._threats import Contested
 
-ALL = 2**31  # attacks times rows up to which all attacks are tried
+ALL = 2**30  # attacks times rows up to which all attacks are tried
 STARTS = 12
 MOST_SWAPS = 400  # tried in one step
 

@@ -2,8 +2,8 @@
 
 A set of buckets is z = (1, x), x its indicator with Σ x_b = edits. Let V_b = e_b e_b' - (e_0 e_b' + e_b e_0')/2, so
 that z' V_b z = x_b² - x_b = 0. If c e_0 e_0' + Σ d_b V_b - A is positive semidefinite on the plane that all z lie in,
-then z' A z <= c for every set. `relax` minimises c over d and over convex combinations of several A, by a barrier method
-in floating point. `prove` checks the result, or a slightly larger c, in integers.
+then z' A z <= c for every set. `relax` minimises c over d and over convex combinations of several A, by a barrier
+method in floating point. `prove` checks the result, or a slightly larger c, in integers.
 """
 
 from __future__ import annotations
@@ -196,7 +196,8 @@ def _is_proven(matrix: NDArray[Any]) -> bool:
     """Return whether a proof is found that a symmetric matrix of Python's integers is positive semidefinite.
 
     Multiplying row and column b by the same number changes nothing, and balances the matrix. Then it is 2^s (Q + R),
-    where no entry of R is below 0 or reaches 1. Q - size I must equal L L' + E with an integer matrix L and a diagonally dominant E.
+    where no entry of R is below 0 or reaches 1. Q - size I must equal L L' + E with an integer matrix L and a
+    diagonally dominant E.
     """
     size = len(matrix)
     diagonal = [int(entry) for entry in np.diag(matrix)]

@@ -27,8 +27,8 @@ def by_bucket(powers: NDArray[Any], spread: Spread) -> NDArray[Any]:
     """Return the powers of buckets, the sums over their members: (rows, n_buckets)."""
     if spread.one_to_one is not None:
         sums: NDArray[Any] = powers[:, spread.members]
-        return sums
-    sums = powers.astype(np.float32) @ incidence(spread).T
+    else:
+        sums = powers.astype(np.float32) @ incidence(spread).T
     return sums
 
 
