@@ -97,6 +97,13 @@ log = logging.getLogger("runoff")
     "--unit", type=click.Choice(tuple(UNITS)),
     help="Say what one edit was when the members were trained. A run knows it. Default: samples.",
 )  # fmt: skip
+    "--collective",
+    is_flag=True,
+    help="Also bound what stays correct under one attack on all inputs at once. Needs labels; takes minutes.",
+)
+@click.option(
+    "--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Spend at most about this long on --collective."
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
 @click.option(
     "--export",
@@ -129,6 +136,8 @@ def certify(
     to: str | None,
     source: str | None,
     unit: str | None,
+    collective: bool,
+    time_limit: float | None,
     out: Path | None,
     export: Path | None,
     kind: str,
@@ -153,6 +162,10 @@ def certify(
         run, writable, array, y, members = _read(scores, table, labels, spread, seeds, held)
         requirements.check_labels(required, y)
         election = election or (None if table is None else table.election)
+        if collective and y is None:
+            raise InputError("--collective counts correct predictions, so it needs --labels FILE")
+        if time_limit is not None and not collective:
+            raise InputError("--time-limit applies to --collective only: leave it out")
         election = election or (elections.DEFAULT if run is None else run.election)
         if y is not None and y.shape != array.shape[:1]:
             raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
@@ -169,6 +182,7 @@ def certify(
         accuracy = None if y is None else certificates.certified_accuracy(y, [0, *budgets])
         by_class = None if y is None else certificates.certified_accuracy(y, budgets, by_class=True)
         target = None if to is None else _target(plain, array, y, run, table, to, source)
+        together = _together(certificates, y, budgets, array, time_limit) if collective else None
         if run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{run.seeds()[-1] if seeds is None else seeds}.{kind}"
             if not (writable and _write_rows(run, name, certificates, y)):
@@ -180,7 +194,8 @@ def certify(
     if export is not None:
         _export(export, plain, array, scores, run, seeds, table)
     verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
-    summary = _summary(certificates, budgets, accuracy, time.perf_counter() - started) | requirements.summary(verdicts)
+    summary = _summary(certificates, budgets, accuracy, together, time.perf_counter() - started)
+    summary |= requirements.summary(verdicts)
     summary["target"] = None if target is None else target.summary(budgets)
     summary["undefended_accuracy"] = None if baseline is None else float(np.mean(baseline == y))
     if by_class is not None:
@@ -345,8 +360,23 @@ def _some_budgets(certificates: Certificates) -> list[int]:
     return list(range(0, largest + 1, max(1, -(-largest // 5))))
 
 
+def _together(
+    certificates: Certificates, y: Any, budgets: list[int], array: NDArray[Any], time_limit: float | None
+) -> list[float]:
+    """Return the collective accuracy for each budget."""
+    from runoff.collective import by_budget
+
+    found = by_budget(certificates, y, budgets, scores=array, time_limit=time_limit)
+    shares = dict(with_progress(found, "bounding collective accuracy", len(set(budgets))))
+    return [shares[budget] for budget in budgets]
+
+
 def _summary(
-    certificates: Certificates, budgets: list[int], accuracy: NDArray[np.float64] | None, seconds: float
+    certificates: Certificates,
+    budgets: list[int],
+    accuracy: NDArray[np.float64] | None,
+    together: list[float] | None,
+    seconds: float,
 ) -> dict[str, Any]:
     return {
         "inputs": len(certificates),
@@ -361,6 +391,7 @@ def _summary(
         "budgets": budgets,
         "certified": [float((certificates.radius >= budget).mean()) for budget in budgets],
         "certified_accuracy": None if accuracy is None else [float(a) for a in accuracy[1:]],
+        "collective_accuracy": together,
         "median_radius": float(np.median(certificates.radius)),
         "largest_radius": int(certificates.radius.max()),
         "seconds": round(seconds, 3),
@@ -379,6 +410,9 @@ def _show(summary: dict[str, Any], target: Target | None) -> None:
     if accuracy is not None:
         table.add_column("certified accuracy", justify="right")
         table.add_column("of the lowest class", justify="right")
+    together = summary["collective_accuracy"]
+    if together is not None:
+        table.add_column("collective accuracy", justify="right")
     rates = [] if target is None else target.rates(summary["budgets"])
     if target is not None:
         table.add_column(target.title(), justify="right")
@@ -388,10 +422,13 @@ def _show(summary: dict[str, Any], target: Target | None) -> None:
             lowest = min(summary["certified_accuracy_by_class"][i])
             cells.append(f"{100 * accuracy[i]:.2f} %")
             cells.append(f"{100 * lowest:.2f} % (class {escape(str(summary['lowest_class'][i]))})")
+        cells += [f"{100 * together[i]:.2f} %"] if together is not None else []
         cells += [f"{100 * rates[i]:.2f} %"] if target is not None else []
         table.add_row(str(budget), *cells)
     console = Console()
     console.print(table)
+    if together is not None:
+        console.print("Collective accuracy: proven to stay correct under any one attack on all inputs at once.")
     clean = summary["clean_accuracy"]
     if clean is not None:
         console.print(f"Accuracy without attack: {100 * clean:.2f} %")
