@@ -35,7 +35,9 @@ def by_bucket(powers: NDArray[Any], spread: Spread) -> NDArray[Any]:
 def best_sums(powers: NDArray[Any], edits: int, spread: Spread) -> NDArray[Any]:
     """Return for each row the sum of the largest powers of `edits` buckets, which no attack exceeds (Lemma 3.7)."""
     cut = max(0, spread.n_buckets - edits)
-    return np.partition(by_bucket(powers, spread), min(cut, spread.n_buckets - 1), axis=1)[:, cut:].sum(axis=1)
+    sums = np.partition(by_bucket(powers, spread), min(cut, spread.n_buckets - 1), axis=1)
+    best: NDArray[Any] = sums[:, cut:].sum(axis=1)
+    return best
 
 
 @dataclass(frozen=True, eq=False)
