@@ -52,6 +52,7 @@ PARTS = {
         ("test_pinned.py", "test_adversary.py", *PROOFS, "test_certificates.py", "test_targets.py"),
     ),
     "ballots": Part(("ballots.py", "scores.py"), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
+    "collective": Part(("collective/*.py", "_kernels/majorants.py"), ("test_collective.py",)),
     "spreads": Part(("spreads.py",), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
     "partition": Part(
         ("partition.py",), ("test_hashing.py", "test_isolation.py", "test_units.py", "test_labels_only.py")
