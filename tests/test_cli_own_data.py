@@ -112,8 +112,8 @@ def test_a_table_is_trained_on_and_certified(tmp_path, monkeypatch):
     assert Path("rows.csv").read_text().startswith("input,prediction,radius,runner_up,label\n0,")
     # A text in a column of numbers reaches the members of its own bucket only.
     Path("edited.csv").write_text("\n".join([*table(200, 0), "broken,red,text,ham"]))
-    assert run("train", "edited.csv", *options, "--out", "edited").exit_code == 0
-    sets = [json.loads(Path(name, "manifest.json").read_text())["training_sets"] for name in ("model", "edited")]
+    assert run("train", "edited.csv", *options, "--out", "models/edited").exit_code == 0
+    sets = [json.loads(Path(name, "manifest.json").read_text())["training_sets"] for name in ("model", "models/edited")]
     assert sum(a != b for a, b in zip(*sets, strict=True)) == 1
 
 

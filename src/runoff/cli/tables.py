@@ -13,6 +13,7 @@ import numpy as np
 
 from runoff._io.text import count, duration
 from runoff.certificates import LABELS_NOT_FIXED
+from runoff.cli.errors import writing
 from runoff.errors import InputError
 from runoff.saving import tables
 from runoff.saving.long_form import LongScores
@@ -52,7 +53,9 @@ def train_table(
     X, y, groups = tables.samples(path, label_column, group_column)
     names = [str(c) for c in range(classes)] if isinstance(classes, int) else classes
     classifier = RunoffClassifier(classes=names, verbose=not as_json, **settings).fit(X, y, groups)
-    classifier.save(out)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        classifier.save(out)
     seconds = time.perf_counter() - started
     if as_json:
         facts = {

