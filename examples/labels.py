@@ -7,6 +7,7 @@ Inserted and deleted samples are not covered. The last rows count annotators ins
 from so many of them.
 """
 
+# Takes half a minute.
 import inspect
 
 import numpy as np

@@ -60,7 +60,8 @@ ax.set(xlabel="edits of the training mails", ylabel="certified accuracy (%)", yl
 ax.legend()
 figure.savefig("spam.svg")
 """,
-    "labels": """from matplotlib import pyplot as plt
+    "labels": """# Needs the certificates above.
+from matplotlib import pyplot as plt
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 2.8), layout="constrained", sharey=True)
 for ax, (name, (by_samples, by_labels)) in zip(axes, certificates.items(), strict=True):
@@ -103,7 +104,8 @@ def main(names: list[str]) -> None:
     matplotlib.rcParams["svg.fonttype"] = "none"
     PICTURES.mkdir(exist_ok=True)
     sections = re.split(r"^(?=## )", PAGE.read_text(), flags=re.MULTILINE)[1:]
-    existing = {re.findall(r"\[examples/(\w+)\.py\]", text)[0]: text.rstrip() + "\n" for text in sections}
+    named = [(re.search(r"\[examples/(\w+)\.py\]", text), text.rstrip() + "\n") for text in sections]
+    existing = {link[1]: text for link, text in named if link}
     page = [HEAD]
     for name, picture in EXAMPLES.items():
         if names and name not in names:

@@ -51,7 +51,7 @@ def test_the_table_and_the_rows():
     text = " ".join(shown.stdout.split())
     rate = runoff.targeted_rate(runoff.certify(SCORES), LABELS, 0, 2, [3])[0]
     assert "might become 2" in text
-    assert re.search(rf"│ 3 │ [0-9.]+ % │ [0-9.]+ % │ {100 * rate:.2f} % │", text)
+    assert re.search(rf"│ 3 │ [0-9.]+ % │ [0-9.]+ % │.* {100 * rate:.2f} % │ │ 9 │", text)
     assert (
         f"the share of {(LABELS == 0).sum()} inputs of class 0 for which it is not proven that this many edits" in text
     )

@@ -1,14 +1,17 @@
-"""examples/spam.py on a small corpus that is made up here; scripts/gallery.py runs it on the real mails."""
+"""Examples that the documentation does not run: labels.py, and spam.py on a small corpus that is made up here."""
 
 import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+import runoff
 from runoff import datasets
 from runoff.datasets import TextDataset
 
-SOURCE = (Path(__file__).parent.parent / "examples" / "spam.py").read_text()
+EXAMPLES = Path(__file__).parent.parent / "examples"
+SOURCE = (EXAMPLES / "spam.py").read_text()
 SMALLER = {  # settings for hundreds of mails instead of thousands
     "(25, 50, 70, 100)": "(10, 20)",
     "2**14": "2**8",
@@ -36,6 +39,19 @@ def corpus(n_train=300, n_test=120):
     parts = slice(0, n_train), slice(n_train, None)
     (x, x_test), (y, y_test), (g, g_test), (n, n_test) = ([a[p] for p in parts] for a in (mails, y, domains, names))
     return TextDataset("small", x, y, x_test, y_test, ("ham", "spam"), g, g_test, {"name": n}, {"name": n_test})
+
+
+@pytest.mark.slow
+def test_changed_labels_are_withstood_where_as_many_edited_samples_are_not():
+    found = {"__name__": "__main__"}
+    exec(compile((EXAMPLES / "labels.py").read_text(), "examples/labels.py", "exec"), found)  # noqa: S102
+    for name, (by_samples, by_labels) in found["certificates"].items():
+        _, y, _, _ = found["cases"][name]
+        truth = y[np.arange(len(y)) % 4 == 0]
+        assert (by_samples.unit, by_labels.unit) == ("samples", "labels")
+        for budget in (0, 1, 2, 4, 8):
+            shares = [runoff.certified_accuracy(c, truth, [budget])[0] for c in (by_samples, by_labels)]
+            assert shares[0] < shares[1]
 
 
 def test_the_example_runs(monkeypatch, capsys):
