@@ -149,7 +149,7 @@ def _listed(spread: Any, n_members: int) -> tuple[NDArray[np.int64], NDArray[np.
             if buckets[b].ndim != 1 or (buckets[b].size and buckets[b].dtype.kind not in "iu"):
                 got = f"shape {buckets[b].shape} and dtype {buckets[b].dtype}"
                 raise InputError(f"{expected} or a boolean array (n_buckets, n_members), got bucket {b} of {got}")
-        members = np.concatenate([b.astype(np.int64) for b in buckets]) if buckets else np.empty(0, np.int64)
+        members = np.concatenate([np.empty(0, np.int64), *(b.astype(np.int64) for b in buckets)])
         return np.array([bucket.size for bucket in buckets], dtype=np.int64), members
     array = np.asarray(spread)
     if array.ndim != 2:
