@@ -26,6 +26,8 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.table import ROOT, Table
 from runoff import RunoffClassifier
+from runoff._io.files import written_whole
+from runoff._io.manifests import sha256
 from runoff._io.text import duration, size
 from runoff.executors import Ray, Storage, Work
 from runoff.executors.grouping import groups_for
@@ -92,7 +94,7 @@ def connected(cpus):
     import ray
 
     ray.shutdown()
-    ray.init(num_cpus=cpus, logging_level="error", log_to_driver=False, object_store_memory=200 * 2**20)
+    ray.init("local", num_cpus=cpus, logging_level="error", log_to_driver=False, object_store_memory=200 * 2**20)
     return ray
 
 
@@ -102,7 +104,9 @@ def timed(work, n, folder):
     started = time.perf_counter()
     collected = 0
     for _, data in Ray().run(work, list(range(n)), storage):
-        Path(folder).parent.joinpath(f"{collected}.collected").write_bytes(data)
+        sha256(data)  # of the tensors, as a run checks them
+        with written_whole(Path(folder).parent / f"{collected}.collected", binary=True) as file:
+            file.write(data)
         collected += 1
     assert collected == n
     return time.perf_counter() - started
@@ -116,11 +120,11 @@ def overhead(table):
     settings = {"n_partitions": MEMBERS, "classes": range(2)}
     estimator = LogisticRegression(max_iter=20)
     RunoffClassifier(estimator, executor="ray", **settings).fit(X, y)  # starts a worker
-    seconds = {}
-    for executor in ("local", "ray"):
+    seconds = dict.fromkeys(("local", "ray"), float("inf"))
+    for executor in ("local", "ray", "local", "ray"):  # the better of two, since other programs disturb
         started = time.perf_counter()
         RunoffClassifier(estimator, executor=executor, **settings).fit(X, y)
-        seconds[executor] = time.perf_counter() - started
+        seconds[executor] = min(seconds[executor], time.perf_counter() - started)
     each = 1000 * (seconds["ray"] - seconds["local"]) / MEMBERS
     table.add(f"{MEMBERS:,} tiny members on Ray, one worker: beside local", each, "ms a member", at_most=5)
     table.add("the same locally", 1000 * seconds["local"] / MEMBERS, "ms a member")
@@ -134,8 +138,8 @@ def overhead(table):
 
 
 def check(table, collect, start):
-    """Compare the model with runs on this machine, of members that only wait."""
-    for workers, n, seconds in ((2, 200, 0.05), (4, 400, 0.05), (8, 800, 0.02)):
+    """Compare the model with runs on this machine, of members that only wait, so that its cores are not the limit."""
+    for workers, n, seconds in ((2, 200, 0.05), (4, 400, 0.05), (8, 400, 0.1)):
         ray = connected(workers)
         with tempfile.TemporaryDirectory() as folder:
             timed(Sleeping(0.2, 10), 2 * workers, Path(folder) / "arriving")  # starts the workers

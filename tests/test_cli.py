@@ -241,6 +241,7 @@ def test_help_and_version():
         "certify",
         "data",
         "demo",
+        "doctor",
         "pretrain",
         "report",
         "reproduce",

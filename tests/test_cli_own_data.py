@@ -112,14 +112,81 @@ def test_a_table_is_trained_on_and_certified(tmp_path, monkeypatch):
     assert Path("rows.csv").read_text().startswith("input,prediction,radius,runner_up,label\n0,")
     # A text in a column of numbers reaches the members of its own bucket only.
     Path("edited.csv").write_text("\n".join([*table(200, 0), "broken,red,text,ham"]))
-    assert run("train", "edited.csv", *options, "--out", "edited").exit_code == 0
-    sets = [json.loads(Path(name, "manifest.json").read_text())["training_sets"] for name in ("model", "edited")]
+    assert run("train", "edited.csv", *options, "--out", "models/edited").exit_code == 0
+    sets = [json.loads(Path(name, "manifest.json").read_text())["training_sets"] for name in ("model", "models/edited")]
     assert sum(a != b for a, b in zip(*sets, strict=True)) == 1
+
+
+def test_a_column_of_a_table_names_sources(tmp_path, monkeypatch):
+    """All rows of one source reach one member, and a new source with many rows, too."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, rows, senders):
+        header, *body = rows
+        lines = [f"{header},sender", *(f"{row},{sender}" for row, sender in zip(body, senders, strict=True))]
+        Path(name).write_text("\n".join(lines))
+
+    senders = [f"0{i * i % 23}" for i in range(200)]
+    write("train.csv", table(200, 0), senders)
+    write("more.csv", [*table(200, 0), *table(30, 5)[1:]], [*senders, *["mallory"] * 30])
+    write("new.csv", table(60, 1), ["x"] * 60)
+    columns = ["--label-column", "kind", "--group-column", "sender"]
+    options = ["--k", 10, *columns, "--classes", "ham,spam"]
+    result = run("train", "train.csv", *options, "--out", "model")
+    assert result.exit_code == 0, result.output
+    assert f"{len({*senders})} sources, the largest with" in result.stdout
+    assert f"Next: runoff certify model --inputs NEW.csv {' '.join(columns)}" in result.stdout
+    assert run("train", "more.csv", *options, "--out", "more").exit_code == 0
+    sets = [json.loads(Path(name, "manifest.json").read_text())["training_sets"] for name in ("model", "more")]
+    assert sum(a != b for a, b in zip(*sets, strict=True)) == 1
+    shown = run("certify", "model", "--inputs", "new.csv", *columns, "--to", "ham", "--from", "spam", "--json")
+    assert shown.exit_code == 0, shown.output
+    summary = json.loads(shown.stdout)
+    assert (summary["unit"], summary["target"]["to"]) == ("sources", "ham")
+    write("nameless.csv", table(200, 0), [*senders[1:], ""])
+    result = run("train", "nameless.csv", *options, "--out", "m")
+    assert result.exit_code == 2
+    assert "got None for sample 199" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["train", "digits", "--k", 2, "--out", "m", "--group-column", "a"], "--group-column is for .csv and .parquet"),
+        (
+            [
+                "train",
+                "train.csv",
+                "--k",
+                2,
+                "--out",
+                "m",
+                "--label-column",
+                "kind",
+                "--group-column",
+                "kind",
+                "--classes",
+                "x,y",
+            ],
+            "must be two columns, got 'kind' twice",
+        ),
+        (
+            [
+                "train",
+                "train.csv",
+                "--k",
+                2,
+                "--out",
+                "m",
+                "--label-column",
+                "kind",
+                "--group-column",
+                "b",
+                "--classes",
+                "x,y",
+            ],
+            "train.csv must have the group column 'b', got length, colour, width, kind",
+        ),
         (["train", "train.csv", "--k", 2, "--out", "m"], "train.csv is a table, so name its label column"),
         (["train", "train.csv", "--k", 2, "--out", "m", "--recipe", "quick"], "--recipe is for networks"),
         (["train", "digits", "--k", 2, "--out", "m", "--label-column", "a"], "--label-column is for .csv and .parquet"),

@@ -13,6 +13,7 @@ from runoff.certificates import Certificates, certified_accuracy, certify, targe
 
 if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
+    from runoff.collective import collective_accuracy, collective_attack
     from runoff.encoders import Encoder
     from runoff.estimates import out_of_part
     from runoff.hashing import new_key
@@ -27,6 +28,8 @@ __all__ = [
     "certified_accuracy",
     "certified_scorer",
     "certify",
+    "collective_accuracy",
+    "collective_attack",
     "new_key",
     "out_of_part",
     "plan",
@@ -40,6 +43,8 @@ _LATER = {
     "Encoder": "encoders",
     "RunoffClassifier": "classifier",
     "certified_scorer": "planning",
+    "collective_accuracy": "collective",
+    "collective_attack": "collective",
     "new_key": "hashing",
     "out_of_part": "estimates",
     "plan": "planning",

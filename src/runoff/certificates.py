@@ -419,7 +419,7 @@ def certified_accuracy(
            [nan, nan]])
 
     """
-    labels, edits = _checked_labels(certificates, y_true), _checked_budgets(budgets)
+    labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
     certified = (certificates.prediction == labels)[:, None] & (certificates.radius[:, None] >= edits)
     if not by_class:
         return np.array([np.mean(column) for column in certified.T])
@@ -464,7 +464,7 @@ def targeted_rate(
     array([0.33333333, 0.66666667, 1.        ])
 
     """
-    labels, edits = _checked_labels(certificates, y_true), _checked_budgets(budgets)
+    labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
     names = np.arange(certificates.n_classes) if certificates.classes is None else certificates.classes
     wanted = names[certificates.index_of(target)]
     counted = labels != wanted if source is None else labels == names[certificates.index_of(source)]
@@ -476,7 +476,7 @@ def targeted_rate(
     return np.array([np.mean(radius < edit) for edit in edits])
 
 
-def _checked_labels(certificates: Certificates, y_true: ArrayLike) -> NDArray[Any]:
+def checked_labels(certificates: Certificates, y_true: ArrayLike) -> NDArray[Any]:
     """Return the true classes as an array, or raise InputError."""
     labels = np.asarray(y_true)
     if labels.shape != (len(certificates),):
@@ -494,7 +494,7 @@ def _checked_labels(certificates: Certificates, y_true: ArrayLike) -> NDArray[An
     return labels
 
 
-def _checked_budgets(budgets: ArrayLike) -> NDArray[Any]:
+def checked_budgets(budgets: ArrayLike) -> NDArray[Any]:
     """Return numbers of edits as an array, or raise InputError."""
     edits = np.atleast_1d(np.asarray(budgets))
     if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():

@@ -70,7 +70,7 @@ def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001
     import scipy.linalg  # loads its library
     import sklearn
 
-    features = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])  # type: ignore[union-attr]
+    features = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
     blas = {
         f"{info['internal_api']} {info.get('version')} {info.get('architecture')}"
         for info in threadpool_info()

@@ -68,8 +68,8 @@ def _rows(row: Any, first: Any, votes: Any, two_rounds: bool, t: int, o: int, ga
     """
     n_members = first.shape[0]
     none = -1  # in place of a class: no condition
-    rivals = np.full(RIVALS + 1, none, np.int32)
-    _most_votes(votes, t, o if two_rounds else none, rivals[:RIVALS])
+    rivals = np.full(RIVALS, none, np.int32)
+    _most_votes(votes, t, o if two_rounds else none, rivals)
     count = 0
     together = 0
     lead = 0

@@ -13,6 +13,7 @@ import numpy as np
 
 from runoff._io.text import count, duration
 from runoff.certificates import LABELS_NOT_FIXED
+from runoff.cli.errors import writing
 from runoff.errors import InputError
 from runoff.saving import tables
 from runoff.saving.long_form import LongScores
@@ -20,7 +21,15 @@ from runoff.saving.long_form import LongScores
 FOR_NETWORKS = ("network", "recipe", "weights", "hash_", "no_weights", "device", "in_flight", "retrain", "dry_run")
 
 
-def train_table(path: Path, out: Path, label_column: str | None, classes: Any, as_json: bool, **settings: Any) -> None:
+def train_table(
+    path: Path,
+    out: Path,
+    label_column: str | None,
+    group_column: str | None,
+    classes: Any,
+    as_json: bool,
+    **settings: Any,
+) -> None:
     """Train scikit-learn members on a table, and save them as a directory."""
     from runoff import RunoffClassifier
     from runoff.saving import classifiers
@@ -41,10 +50,12 @@ def train_table(path: Path, out: Path, label_column: str | None, classes: Any, a
         raise InputError(f"{out} exists already: give another directory")
     classifiers.require_skops()
     started = time.perf_counter()
-    X, y = tables.samples(path, label_column)
+    X, y, groups = tables.samples(path, label_column, group_column)
     names = [str(c) for c in range(classes)] if isinstance(classes, int) else classes
-    classifier = RunoffClassifier(classes=names, verbose=not as_json, **settings).fit(X, y)
-    classifier.save(out)
+    classifier = RunoffClassifier(classes=names, verbose=not as_json, **settings).fit(X, y, groups)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        classifier.save(out)
     seconds = time.perf_counter() - started
     if as_json:
         facts = {
@@ -57,7 +68,9 @@ def train_table(path: Path, out: Path, label_column: str | None, classes: Any, a
         return
     click.echo(f"{count(len(X), 'sample')} of {path.name}: {classifier.balance()}; trained in {duration(seconds)}")
     shown = shlex.quote(str(out))
-    click.echo(f"Next: runoff certify {shown} --inputs NEW.csv --label-column {shlex.quote(label_column)}")
+    columns = f"--label-column {shlex.quote(label_column)}"
+    columns += "" if group_column is None else f" --group-column {shlex.quote(group_column)}"
+    click.echo(f"Next: runoff certify {shown} --inputs NEW.csv {columns}")
 
 
 def is_model(path: Path) -> bool:
@@ -71,7 +84,9 @@ def is_model(path: Path) -> bool:
         return False
 
 
-def scores_of(model: Path, inputs: Path | None, label_column: str | None) -> LongScores:
+def scores_of(
+    model: Path, inputs: Path | None, label_column: str | None, group_column: str | None = None
+) -> LongScores:
     """Return the scores of a saved ensemble for the inputs in a table."""
     from runoff import RunoffClassifier
 
@@ -79,7 +94,7 @@ def scores_of(model: Path, inputs: Path | None, label_column: str | None) -> Lon
         raise InputError(f"{model} is a saved classifier: pass the inputs to certify, as --inputs NEW.csv")
     if not tables.is_table(inputs):
         raise InputError(f"--inputs must be a .csv or .parquet table, got {inputs}")
-    X, labels = tables.samples(inputs, label_column)
+    X, labels, _ = tables.samples(inputs, label_column, group_column)
     classifier = RunoffClassifier.load(model)
     scores = classifier.scores(X)
     if not scores.classes_fixed:

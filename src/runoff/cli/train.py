@@ -72,6 +72,10 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 )
 @click.option("--label-column", metavar="NAME", help="Take the labels from this column, if DATASET is a table.")
 @click.option(
+    "--group-column", metavar="NAME",
+    help="Count sources, which this column of a table names: all rows of one source are one edit.",
+)  # fmt: skip
+@click.option(
     "--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True,
     help="Hash samples by content, or by the sum of pixels as in the paper.",
 )  # fmt: skip
@@ -103,6 +107,7 @@ def train(
     encoder: str | None,
     classes: int | list[str] | None,
     label_column: str | None,
+    group_column: str | None,
     hash_: str,
     threat: str,
     random_state: int,
@@ -124,13 +129,14 @@ def train(
         if encoder is not None:
             raise InputError(f"--encoder is for images, and {dataset} is a table: leave it out")
         train_table(
-            Path(dataset), out, label_column, classes, options.as_json,
+            Path(dataset), out, label_column, group_column, classes, options.as_json,
             n_partitions=n_partitions, spread=spread, n_seeds=n_seeds, election=election or elections.DEFAULT,
             threat=threat, random_state=random_state,
         )  # fmt: skip
         return
-    if label_column is not None:
-        raise InputError(f"--label-column is for .csv and .parquet tables, and {dataset} is none: leave it out")
+    if label_column is not None or group_column is not None:
+        option = "--group-column" if label_column is None else "--label-column"
+        raise InputError(f"{option} is for .csv and .parquet tables, and {dataset} is none: leave it out")
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work

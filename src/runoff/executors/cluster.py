@@ -144,14 +144,14 @@ class Ray(Executor):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         variables = {name: os.environ[name] for name in SETTINGS_OF_BITS if name in os.environ}
         settings: dict[str, Any] = {"runtime_env": {"env_vars": variables}} if variables else {}
+        address = self.address or os.environ.get("RAY_ADDRESS") or "local"  # not one that happens to run here
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                ray.init(address=self.address, logging_level="error", log_to_driver=False, **settings)
+                ray.init(address=address, logging_level="error", log_to_driver=False, **settings)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                given = self.address or os.environ.get("RAY_ADDRESS") or "this machine"
                 raise InputError(
-                    f"address must be that of a running Ray cluster, but {given} does not answer: "
+                    f"address must be that of a running Ray cluster, but {address} does not answer: "
                     f"{' '.join(str(error).split())[:200]}"
                 ) from None
         return ray

@@ -30,8 +30,10 @@ def columns(path: Path) -> dict[str, list[Any]]:
     return table
 
 
-def samples(path: Path, label_column: str | None) -> tuple[pd.DataFrame, list[str] | None]:
-    """Return a table's other columns as samples, and the label column as texts.
+def samples(
+    path: Path, label_column: str | None, group_column: str | None = None
+) -> tuple[pd.DataFrame, list[str] | None, list[Any] | None]:
+    """Return a table's other columns as samples, the label column as texts, and the column of sources as it is.
 
     Each cell is a number, a text or missing by itself: a library that infers types of columns would let one inserted
     cell turn a column of numbers into texts, for all samples.
@@ -41,16 +43,20 @@ def samples(path: Path, label_column: str | None) -> tuple[pd.DataFrame, list[st
     except ImportError:
         raise MissingExtraError(f"{path} needs pandas. Install it with: pip install 'runoff[pandas]'") from None
     table = columns(path)
-    labels = None
-    if label_column is not None:
-        if label_column not in table:
-            raise InputError(f"{path} must have the label column {label_column!r}, got {', '.join(table)!s:.200}")
-        labels = [str(value) for value in table.pop(label_column)]
+    for what, name in (("label", label_column), ("group", group_column)):
+        if name is not None and name not in table:
+            raise InputError(f"{path} must have the {what} column {name!r}, got {', '.join(table)!s:.200}")
+    if label_column is not None and label_column == group_column:
+        raise InputError(f"the label column and the group column must be two columns, got {label_column!r} twice")
+    labels = None if label_column is None else [str(value) for value in table.pop(label_column)]
+    groups = None if group_column is None else [None if value == "" else value for value in table.pop(group_column)]
     if not table:
-        raise InputError(f"{path} must have columns beside the label, got none")
+        raise InputError(
+            f"{path} must have columns beside the label{'' if groups is None else ' and the group'}, got none"
+        )
     as_read = path.suffix.lower() != ".csv"
     cells = {name: values if as_read else [_cell(text) for text in values] for name, values in table.items()}
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in cells.items()}), labels
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in cells.items()}), labels, groups
 
 
 def _cell(text: str) -> float | str | None:

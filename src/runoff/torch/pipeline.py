@@ -164,12 +164,12 @@ class Pipeline:
 
     def work(self, jobs: Iterable[Job] | None = None) -> Networks:
         """Return the training of these networks, by default of those that are missing, for the executor."""
-        jobs = {job.key: job for job in (self.missing if jobs is None else jobs)}
-        identities = {key: self.identities[key] for key in jobs}
+        wanted = {job.key: job for job in (self.missing if jobs is None else jobs)}
+        identities = {key: self.identities[key] for key in wanted}
         store, kinds = self.store, () if self.executor.here else self.kinds
-        return Networks(self.settings, jobs, self.inputs, identities, store.weights, store.half, kinds)
+        return Networks(self.settings, wanted, self.inputs, identities, store.weights, store.half, kinds)
 
-    def train(self, show: bool | None = None) -> Iterator[Trained]:
+    def train(self, show: bool | None = None) -> Generator[Trained]:
         """Train the missing networks and yield each once it is in the store."""
         done, watch = len(self.jobs) - len(self.missing), Watch(show)
         with closing(self._results(watch)) as results:
