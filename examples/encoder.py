@@ -16,11 +16,11 @@ import runoff
 X, y = load_digits(return_X_y=True)
 trusted, crawled, y_crawled, inputs, y_inputs = X[:400], X[400:1400], y[400:1400], X[1400:], y[1400:]
 
-encoder = PCA(16, whiten=True, random_state=0).fit(trusted)  # never sees the crawled images
+axes = PCA(16, whiten=True, random_state=0).fit(trusted)  # never sees the crawled images
 certificates = {}
-for name, features in {"pixels": lambda images: images, "encoder": encoder.transform}.items():
+for name, encoder in {"pixels": None, "encoder": axes.transform}.items():
     members = RidgeClassifier(alpha=1)
-    classifier = runoff.RunoffClassifier(members, n_partitions=40, classes=range(10))
-    classifier.fit(features(crawled), y_crawled)
-    certificates[name] = classifier.certify(features(inputs))
+    classifier = runoff.RunoffClassifier(members, encoder=encoder, n_partitions=40, classes=range(10))
+    classifier.fit(crawled, y_crawled)
+    certificates[name] = classifier.certify(inputs)
     print(name, runoff.certified_accuracy(certificates[name], y_inputs, [0, 4, 8, 12]))
