@@ -191,7 +191,7 @@ def test_deep_and_huge_manifests_get_a_sentence(tmp_path, monkeypatch):
         assert within()
     monkeypatch.setattr(manifests, "LARGEST_MANIFEST", 100)
     with pytest.raises(
-        StorageError, match=r"manifest.json cannot be read \(\d+ bytes, more than the limit of 100 bytes\)"
+        StorageError, match=r"manifest.json cannot be read \(1.\d kB, more than the limit of 100 bytes\)"
     ):
         Run.open(run)
 

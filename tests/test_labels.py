@@ -15,6 +15,7 @@ import runoff
 from runoff import RunoffClassifier, labels, report
 
 NEAREST = KNeighborsClassifier(1, algorithm="brute")  # trees keep memory that was never written to
+pytestmark = pytest.mark.filterwarnings("ignore:.*members learn nothing")  # tiny ensembles, to be exhausted
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(20, 2))
 

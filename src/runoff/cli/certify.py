@@ -171,6 +171,8 @@ def certify(
         budgets = _some_budgets(certificates) if budgets is None else budgets
         target = None if to is None else read.target(plain, to, source)
         together = _together(certificates, y, budgets, array, time_limit) if collective else None
+        summary = summaries.of(certificates, budgets, y, read.classes, baseline, together, target)
+        verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
         if read.run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{read.run.seeds()[-1] if seeds is None else seeds}.{kind}"
             if not (read.writable and _write_rows(read.run, name, certificates, y)):
@@ -182,8 +184,6 @@ def certify(
     if export is not None:
         with writing(export):
             proofs.write(export, plain, array, **read.about(seeds))
-    verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
-    summary = summaries.of(certificates, budgets, y, read.classes, baseline, together, target)
     summary |= {"seconds": round(time.perf_counter() - started, 3)} | requirements.summary(verdicts)
     if as_json:
         click.echo(json.dumps(summary, indent=2))

@@ -80,7 +80,7 @@ def is_model(path: Path) -> bool:
         return False
     try:
         return bool(json.loads(manifest.read_bytes())["format"] == "runoff classifier")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         return False
 
 
