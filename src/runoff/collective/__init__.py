@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from runoff.certificates import Certificates
     from runoff.elections.base import Threat
 
-ROUNDS = 8
+ROUNDS = 28
 
 
 @dataclass(frozen=True, eq=False)

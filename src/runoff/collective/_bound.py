@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from runoff._kernels import majorants
 from runoff.collective import _semidefinite as semidefinite
@@ -18,6 +19,7 @@ MOST_CELLS = 4_000
 MOST_BUCKETS = 300  # above it, the semidefinite programme takes too long
 CLASSES = 8  # of inputs, of which each has its own combination of functions
 FORMS = 6  # kept of each class
+STEP = 0.5  # from one attack's moments to the next
 BITS = 16  # of the weights of a combination
 
 
@@ -31,35 +33,59 @@ class Cells(NamedTuple):
 
 
 def most_flipped(contested: Contested, edits: int, rounds: int, deadline: float | None = None) -> int:
-    """Return a proven upper bound on the number of inputs that any one attack of `edits` buckets flips."""
+    """Return a proven upper bound on the number of inputs that any one attack of `edits` buckets flips.
+
+    Each round fits functions to the moments of an attack drawn at random from some distribution, then weighs all
+    functions found so far against the moments that are worst for them. The next moments lie between both: the worst
+    ones alone are nearly those of a single attack, to which functions would fit too well.
+    """
     n_buckets, n_inputs = contested.spread.n_buckets, len(contested)
     too_large = n_buckets > MOST_BUCKETS or edits > majorants.MOST_EDITS
     if rounds == 0 or n_inputs < 2 or edits >= n_buckets or too_large:
         return n_inputs
-    cells = describe(contested, edits)
-    edges = np.unique(np.linspace(0, n_inputs, max(CLASSES, -(-n_inputs // majorants.MOST_INPUTS)) + 1, dtype=int))
     moments = semidefinite.uniform(n_buckets, edits)
-    integers: list[list[NDArray[np.int64]]] = [[] for _ in edges[1:]]
-    forms: list[list[NDArray[np.float64]]] = [[] for _ in edges[1:]]
-    with ThreadPoolExecutor(n_threads()) as pool:
-        for step in range(rounds):
+    cells = _sorted(describe(contested, edits), edits, moments)
+    edges = np.unique(np.linspace(0, n_inputs, max(CLASSES, -(-n_inputs // majorants.MOST_INPUTS)) + 1, dtype=int))
+    found = [[_constant(n_buckets, int(n))] for n in np.diff(edges)]  # above every function: all inputs are flipped
+    least = np.inf  # no combination of functions is better than the best ones for the moments of one attack
+    with ThreadPoolExecutor(n_threads()) as pool, threadpool_limits(1):
+        for done in range(1, rounds + 1):
 
             def fitted(at: int, moments: NDArray[np.float64] = moments) -> tuple[NDArray[np.int64], float]:
                 total = np.zeros((n_buckets + 1, n_buckets + 1), np.int64)
                 return total, majorants.fit_all(*cells, edges[at], edges[at + 1], edits, moments, total)
 
-            for at, (total, _) in enumerate(pool.map(fitted, range(len(edges) - 1))):
-                integers[at].append(total)
-                forms[at].append(total / (2.0 * majorants.UNIT))
-            relaxed = semidefinite.relax(forms, edits, accuracy=0.3 if step + 1 == rounds else 2.0)
-            if deadline is not None and time.monotonic() > deadline:
+            parts = list(pool.map(fitted, range(len(found))))
+            for functions, (total, _) in zip(found, parts, strict=True):
+                functions.append(total)
+            least = min(least, sum(value for _, value in parts))
+            forms = [[total / (2.0 * majorants.UNIT) for total in functions] for functions in found]
+            last = done == rounds or (deadline is not None and time.monotonic() > deadline)
+            relaxed = semidefinite.relax(forms, edits, accuracy=0.3 if last else max(0.3, n_inputs / 120))
+            if last or relaxed.value - least < 1:
                 break
-            if step + 1 < rounds:
-                for at, weight in enumerate(relaxed.weights):
-                    kept = np.sort(np.argsort(-weight, kind="stable")[:FORMS])
-                    integers[at], forms[at] = [integers[at][p] for p in kept], [forms[at][p] for p in kept]
-                moments = moments + (relaxed.moments - moments) * 2 / (step + 4)
-    return min(n_inputs, _proven(integers, relaxed, edits, n_inputs))
+            moments = moments + (relaxed.moments - moments) * STEP
+            for functions, weight in zip(found, relaxed.weights, strict=True):
+                functions[:] = [functions[p] for p in np.sort(np.argsort(-weight, kind="stable")[:FORMS])]
+        return min(n_inputs, _proven(found, relaxed, edits, n_inputs))
+
+
+def _sorted(cells: Cells, edits: int, moments: NDArray[np.float64]) -> Cells:
+    """Sort the inputs by how easily they are flipped, so that the inputs of a class are similar."""
+    unused = np.zeros(moments.shape, np.int64)
+    n_inputs = len(cells.group)
+    ease = [majorants.fit_all(*cells, i, i + 1, edits, moments, unused) for i in range(n_inputs)]
+    order = np.argsort(ease, kind="stable")
+    marks = [cells.marks[cells.marks_at[i] : cells.marks_at[i + 1]] for i in order]
+    marks_at = np.cumsum([0, *map(len, marks)])
+    return Cells(cells.group[order], cells.sizes[order], np.concatenate(marks), marks_at)
+
+
+def _constant(n_buckets: int, n_inputs: int) -> NDArray[np.int64]:
+    """Return the sum of functions that are 1 everywhere, as `majorants.fit_all` does."""
+    total = np.zeros((n_buckets + 1, n_buckets + 1), np.int64)
+    total[0, 0] = 2 * majorants.UNIT * n_inputs
+    return total
 
 
 def _proven(integers: list[list[NDArray[np.int64]]], relaxed: semidefinite.Relaxed, edits: int, n_inputs: int) -> int:
