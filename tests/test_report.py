@@ -42,7 +42,24 @@ def page_data(text):
     for g, sample in enumerate(data["samples"]):
         packed = re.search(rf'<script type="text/plain" id="sample-{g}">([^<]*)</script>', text).group(1)
         sample["inputs"] = json.loads(zlib.decompress(base64.b64decode(packed)))
+        for shown in sample["inputs"]:
+            for election in shown["elections"].values():
+                lengthen(election)
     return data
+
+
+def lengthen(election):
+    """Do what the page's script does: write out the steps of an attack, here with counts instead of differences."""
+    after, bars = [election["prediction"], election["runner_up"]], [dict(part) for part in election["rounds"]]
+    for j, (bucket, members, firsts, finalists, changes) in enumerate(election["attack"]["steps"]):
+        after = finalists or after
+        rounds = []
+        for known, part in zip(bars, changes, strict=True):
+            rounds.append([[c, None if n is None else known.get(c, 0) + n] for c, n in part])
+            for c, n in rounds[-1]:
+                known.pop(c, None) if n is None else known.update({c: n})
+        step = {"bucket": bucket, "members": members or [bucket], "firsts": firsts, "after": after, "rounds": rounds}
+        election["attack"]["steps"][j] = step
 
 
 @pytest.fixture(scope="module")

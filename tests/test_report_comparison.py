@@ -1,5 +1,6 @@
 """The report compares: with an undefended model, between runs on the same inputs, between classes; and says where."""
 
+import json
 import re
 from pathlib import Path
 
@@ -167,6 +168,11 @@ def test_many_members_leave_room_for_the_whole_sample(monkeypatch):
     )
     data = report.collect([large])
     assert len(data["samples"][0]["inputs"]) == n
+
+
+def test_the_page_holds_what_was_collected(folder):
+    data = report.collect([source(folder), source(folder, "spread")], sample=12, elections=("runoff", "maximin"))
+    assert page_data(_html.page(data))["samples"][0]["inputs"] == json.loads(json.dumps(data["samples"][0]["inputs"]))
 
 
 # -- classes -----------------------------------------------------------------------------------------------------------

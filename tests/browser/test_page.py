@@ -179,7 +179,9 @@ def test_classes_and_radii_follow_their_choices(page):
     assert page.locator("#classes").get_attribute("aria-label") != before
     page.select_option("#class-order", "worst")
     page.select_option("#class-source", "1")
+    page.locator("summary", has_text="The members as a table").click()
     page.select_option("#m-source", "1")
+    expect(page.locator("#members-table tbody tr").first).to_be_visible()
     if page.locator("#members-table tbody tr").count() == 40:  # the run with 43 classes and a spread
         expect(page.locator("#member-charts")).to_contain_text("Not recorded for 5 members.")
     page.select_option("#radii-method", "0")

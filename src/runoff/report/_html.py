@@ -6,12 +6,12 @@ import base64
 import hashlib
 import html
 import json
-import zlib
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from runoff._io.files import written_whole
+from runoff.report._packing import packed
 
 SCRIPTS = (
     "vendored/d3.min.js",
@@ -66,12 +66,6 @@ def page(data: dict[str, Any]) -> str:
 def embedded(data: Any) -> str:
     """Return JSON that is safe inside a script element, whatever the data: ASCII without angle brackets."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
-
-
-def packed(inputs: list[dict[str, Any]]) -> str:
-    """Return inputs as JSON, compressed with zlib, in base64: about a tenth of their size as text."""
-    plain = json.dumps(inputs, separators=(",", ":"), allow_nan=False).encode()
-    return base64.b64encode(zlib.compress(plain, 9)).decode()
 
 
 def asset(name: str) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from runoff.elections import DEFAULT
 from runoff.report import _explorer, _words
-from runoff.report._html import packed
+from runoff.report._packing import packed
 
 if TYPE_CHECKING:
     from runoff.certificates import Certificates

@@ -8,7 +8,7 @@ const Charts = (() => {
   const dash = (method) => (method.dashes.length ? method.dashes.map((length) => 1.75 * length).join(" ") : null);
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const noun = document.documentElement.dataset.noun || "edit"; // of one edit: a source, a changed label
-  const edits = (n) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+  const edits = (n) => `${Dom.number(n)} ${noun}${n === 1 ? "" : "s"}`;
   const axis = `${document.documentElement.dataset.axis || "edits"} →`;
   const duration = (s) => {
     const minutes = Math.round(s / 60);
@@ -63,7 +63,7 @@ const Charts = (() => {
       marks.push(Plot.line(values, { x: "b", y: "y", stroke: color(m), strokeWidth: 2.2, strokeDasharray: dash(method) }));
       marks.push(Plot.dot(values.filter((p) => budgets.has(p.b)), { x: "b", y: "y", fill: color(m), symbol: symbol(m), r: 4.2 }));
       for (const p of values) points.push({ ...p, text: `${method.label}\n${edits(p.b)}: ${p.y.toFixed(1)} %` +
-        `\n${(method.curve[p.b] ?? 0).toLocaleString("en")} of ${data.sources[method.source].n_inputs.toLocaleString("en")} inputs` });
+        `\n${Dom.number(method.curve[p.b] ?? 0)} of ${Dom.number(data.sources[method.source].n_inputs)} inputs` });
       for (const mark of method.paper) printed.push({ b: mark.budget, y: mark.percent, m,
         text: `${method.name} in the paper (table ${mark.table.slice(1)})\n${edits(mark.budget)}: ${mark.percent.toFixed(2)} %` });
     }

@@ -1,6 +1,7 @@
 "use strict";
 // DOM helpers: nodes whose text is never parsed as HTML, and charts that follow the width of their container.
 const Dom = (() => {
+  const number = new Intl.NumberFormat("en").format; // much faster than toLocaleString
   const byId = (id) => document.getElementById(id);
 
   function el(tag, attributes = {}, ...children) {
@@ -22,6 +23,13 @@ const Dom = (() => {
 
   function options(select, pairs, chosen) {
     select.replaceChildren(...pairs.map(([value, text]) => el("option", { value, selected: String(value) === String(chosen) }, text)));
+  }
+
+  // Long tables are made when their details are opened.
+  function lazily(place, make) {
+    const details = place.closest("details"), fill = () => { if (details.open) place.replaceChildren(make()); };
+    details.ontoggle = fill;
+    fill();
   }
 
   const watched = new ResizeObserver((entries) => {
@@ -62,5 +70,5 @@ const Dom = (() => {
     }
   }
 
-  return { byId, el, table, options, chart, unpacked, copied };
+  return { byId, el, table, lazily, number, options, chart, unpacked, copied };
 })();

@@ -4,7 +4,18 @@ const Election = (() => {
   const { byId, el, table, chart, copied } = Dom;
   let data, source, method, current, step, link, timer = null;
 
-  const election = (input) => input.elections[method];
+  const election = (input) => expanded(input.elections[method]);
+
+  // Python writes steps shortly: 0 for what a step usually repeats (`_packing.py`).
+  function expanded(result) {
+    let after = [result.prediction, result.runner_up];
+    if (Array.isArray(result.attack?.steps[0])) result.attack.steps = result.attack.steps.map(([bucket, members, firsts, finalists, rounds]) => {
+      after = finalists || after;
+      return { bucket, members: members || [bucket], firsts, after, rounds };
+    });
+    return result;
+  }
+
   const name = (c) => source.classes[c];
 
   const firstChoices = () => current.firsts[data.methods[method].source];
@@ -107,7 +118,7 @@ const Election = (() => {
     const firsts = [...firstChoices()], taken = new Set(), rounds = result.rounds.map((bars) => new Map(bars));
     for (const move of (result.attack?.steps ?? []).slice(0, step)) {
       move.members.forEach((m, j) => { firsts[m] = move.firsts[j]; taken.add(m); });
-      move.rounds.forEach((changes, r) => changes.forEach(([c, n]) => (n === null ? rounds[r].delete(c) : rounds[r].set(c, n))));
+      move.rounds.forEach((changes, r) => changes.forEach(([c, n]) => (n === null ? rounds[r].delete(c) : rounds[r].set(c, (rounds[r].get(c) ?? 0) + n))));
     }
     const [first, second] = step ? result.attack.steps[step - 1].after : [result.prediction, result.runner_up];
     return { firsts, taken, rounds, first, second };

@@ -1,10 +1,10 @@
 "use strict";
 (() => {
-  const { byId, el, table, options, chart, copied } = Dom;
+  const { byId, el, table, lazily, options, chart, copied } = Dom;
   const data = JSON.parse(byId("data").textContent);
   const everything = data.methods.map((_, m) => m);
   let visible = [...everything];
-  const count = (n) => n.toLocaleString("en");
+  const count = (n) => Dom.number(n);
 
   function theme() {
     const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -88,9 +88,9 @@
     const last = Charts.reach(data.methods), step = Math.max(1, Math.ceil(last / 200));
     const pairs = Charts.improvements(data, everything);
     const head = [`${Charts.noun}s`, ...data.undefended.map((model) => `${model.label}, %`), ...data.methods.map((method) => `${method.label}, %`), ...pairs.map(({ method }) => `${method.label} over plurality`)];
-    const rows = d3.range(0, last + 1, step).map((b) => [b, ...data.undefended.map((model) => (b === 0 ? (100 * share(model)).toFixed(2) : "–")), ...data.methods.map((method) => (100 * Charts.at(data, method, b)).toFixed(2)),
+    const rows = () => d3.range(0, last + 1, step).map((b) => [b, ...data.undefended.map((model) => (b === 0 ? (100 * share(model)).toFixed(2) : "–")), ...data.methods.map((method) => (100 * Charts.at(data, method, b)).toFixed(2)),
       ...pairs.map(({ method, plain }) => Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b))))]);
-    byId("curves-table").replaceChildren(table(head, rows));
+    lazily(byId("curves-table"), () => table(head, rows()));
     byId("paper-note").replaceChildren(...data.sources.filter((source) => source.paper).map((source) => el("p", { class: "note" }, source.paper)));
   }
 
@@ -162,7 +162,7 @@
       place.lastElementChild.textContent = words;
       chart(place.children[1], `${title} of ${values.length} members. ${words}`, (width) => Charts.spread(values, label, width, format));
     });
-    byId("members-table").replaceChildren(table(["member", "accuracy, %", "samples", "seconds"],
+    lazily(byId("members-table"), () => table(["member", "accuracy, %", "samples", "seconds"],
       accuracy.map((a, m) => [m, (100 * a).toFixed(2), sizes ? sizes[m] : "", seconds?.[m] ?? ""])));
   }
 
