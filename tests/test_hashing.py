@@ -248,3 +248,9 @@ def test_rows_of_a_sparse_matrix_have_indices_of_their_own_type():
     taken = samples.from_any(wide).take(np.array([1, 0]))
     assert taken.indices.dtype == taken.indptr.dtype == np.int32
     np.testing.assert_array_equal(taken.toarray(), np.arange(200.0).reshape(2, 100)[::-1])
+
+
+def test_members_of_one_class_are_counted():
+    codes = np.array([5, 5, 6])
+    rows = [np.array(part, np.int64) for part in ([0], [0, 1], [], [1, 2], [2, 1, 0])]
+    assert Partition.single_class(rows, codes) == 2
