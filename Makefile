@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
+.PHONY: demo test test-ray test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
 .PHONY: lock locked sbom dist docs docs-serve clean help
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make test          lint, types and tests"
 	@echo "make test-fast     the inner loop: the tests that take seconds"
 	@echo "make coverage      which lines the tests run"
+	@echo "make test-ray      members on a Ray cluster of several nodes on this machine, with nodes and drivers killed"
 	@echo "make test-docs     every code block of README and docs, run as printed"
 	@echo "make test-browser  the report in Chromium, on desktop and phone screens"
 	@echo "make test-slow     the exhaustive adversary on thousands more cases"
@@ -83,6 +84,14 @@ test-fast: $(READY)
 test-docs: $(READY)
 	$(BIN)/pytest -n 2 -q tests/test_docs.py
 
+# Ray is large, so it is installed by the targets that need it.
+$(VENV)/.ray-ready: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev-ray]'
+	touch $@
+
+test-ray: $(VENV)/.ray-ready
+	$(BIN)/pytest -q --override-ini addopts= tests/cluster
+
 test-browser: $(READY)
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
 		{ echo "test-browser needs Chromium: install it with apt-get install chromium" >&2; exit 1; }
@@ -91,7 +100,7 @@ test-browser: $(READY)
 test-slow: $(READY)
 	$(BIN)/pytest -m slow -n 2
 
-bench: $(READY)
+bench: $(READY) $(VENV)/.ray-ready
 	$(BIN)/python -m benchmarks
 
 # The same benchmarks on the source of another commit: make bench-compare BASE=main

@@ -29,6 +29,7 @@ PARTS = {
     "memory": ("benchmarks.speed", "memory"),
     "classifier": ("benchmarks.classifier", "measure"),
     "networks": ("benchmarks.networks", "cpu"),
+    "executors": ("benchmarks.scaling", "measure"),
 }
 
 

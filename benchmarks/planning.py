@@ -8,6 +8,7 @@ largest radius reaches the number of edits. Test labels are used only to judge t
 """
 
 import argparse
+import warnings
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -24,6 +25,7 @@ def on_test(train, test, budgets):
     """Return the certified accuracy on the test set of every choice, by (k, election)."""
     (X, y), (X_test, y_test) = train, test
     found = {}
+    warnings.filterwarnings("ignore", message=".*members learn nothing")  # those choices are compared, too
     for k in [k for k in TRIED if 2 * k <= len(y)]:
         fitted = runoff.RunoffClassifier(n_partitions=k, classes=np.unique(y)).fit(X, y)
         scores, codes = fitted.scores(X_test), np.searchsorted(fitted.classes_, y_test)

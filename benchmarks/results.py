@@ -9,8 +9,8 @@ python -m benchmarks.results parts --out docs/figures/results-parts.svg
 `members` compares the variants of a recipe, out of part. `add` adds runs to docs/results-runs.csv, which has a row for
 each ensemble, election and number of edits; the same run is replaced. `tables` prints the tables of docs/results.md:
 means and standard deviations over runs that differ in nothing but random numbers; it also writes them to
-docs/results.csv, with the rows of the paper's recipe. `figure` draws them, and `parts` draws those of encoders by number
-of parts.
+docs/results.csv, with the rows of the paper's recipe. `figure` draws them, and `parts` draws those of encoders by
+number of parts.
 """
 
 import argparse

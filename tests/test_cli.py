@@ -241,6 +241,7 @@ def test_help_and_version():
         "certify",
         "data",
         "demo",
+        "doctor",
         "pretrain",
         "report",
         "reproduce",
@@ -258,6 +259,7 @@ def test_the_demo_prints_certified_accuracy_by_budget_and_ends_with_a_report(tmp
     assert out.read_text().startswith("<!doctype html>")
     assert "plurality" in done.stdout
     assert "runoff" in done.stdout
+    assert re.search(r"1, on all images +│ +undefended +│ +9\d\.\d % │", done.stdout)
     assert "Proven:" in done.stdout
 
 

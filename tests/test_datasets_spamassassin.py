@@ -19,7 +19,7 @@ from dataset_helpers import elsewhere as elsewhere
 from runoff import datasets
 from runoff.datasets import _spamassassin, catalogue
 from runoff.datasets.mails import headers, sender_domain, sent_on
-from runoff.datasets.signs import SIGNS, signs_of
+from runoff.datasets.signs import SIGNS, signs_of, text_of
 
 REAL = os.environ.get("RUNOFF_DATA")
 FILE = _spamassassin.FILES[0]
@@ -246,6 +246,20 @@ def test_no_mail_takes_long(piece):
     sender_domain(f"From: {body}")
     sender_domain(body)
     assert time.process_time() - start < 2
+
+
+def test_the_text_that_a_reader_sees():
+    mail = (
+        "From: a@x.org\nList-Id: secret\nSubject: [list] Hello\n\n"
+        "<html>caf=C3=A9 &amp; <b>tea</b>=\nroom</html>\n" + "_" * 30 + "\nthe footer of a list\n"
+    )
+    text = text_of(mail)
+    assert text.startswith("Hello\n")
+    assert "tea" in text
+    assert "=\n" not in text
+    for hidden in ("<b>", "secret", "x.org", "[list]", "footer"):
+        assert hidden not in text
+    assert text_of("") == "\n"
 
 
 def test_the_real_corpus_where_it_is():

@@ -144,6 +144,22 @@ def test_the_gallery_shows_the_examples_as_they_are():
         assert (gallery.PICTURES / f"{example}.svg").exists()
 
 
+def test_the_notebooks_run_and_show_their_files_as_they_are():
+    import json
+
+    from scripts import notebooks
+
+    files = sorted(notebooks.FOLDER.glob("*.py"))
+    assert [path.stem for path in files] == ["practitioner", "researcher", "security"]
+    for path in files:
+        stored = json.loads(path.with_suffix(".ipynb").read_text())["cells"]
+        now = notebooks.notebook(path.read_text())["cells"]
+        assert [(c["cell_type"], c["source"]) for c in stored] == [(c["cell_type"], c["source"]) for c in now], path
+        for a, b in zip(stored, now, strict=True):
+            kinds = [[output["output_type"] for output in cell.get("outputs", [])] for cell in (a, b)]
+            assert kinds[0] == kinds[1], path
+
+
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
@@ -259,10 +275,10 @@ def test_the_map_names_every_module():
 
 
 def test_the_reference_names_everything_public():
-    from runoff import datasets, report, torch, verify
+    from runoff import datasets, executors, report, torch, verify
 
     listed = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
-    for module in (runoff, torch, datasets, report, verify):
+    for module in (runoff, torch, executors, datasets, report, verify):
         for public in module.__all__:
             if public in ("__version__", *dir(errors)) or public.isupper():  # constants are mentioned in the text
                 continue

@@ -2,6 +2,7 @@
 
 import mmap
 import re
+from dataclasses import replace
 
 import numba
 import numpy as np
@@ -248,6 +249,27 @@ def test_scores_of_an_ensemble_are_an_array_and_can_be_cut():
         some = given[inputs]
         np.testing.assert_array_equal(some.values, values[rows])
         assert (some.spread is spread, some.fingerprint, some.classes_fixed) == (True, "a fingerprint", False)
+
+
+def test_blocks_of_an_ensembles_scores_keep_its_spread_and_unit():
+    """Without the spread, a bucket that reaches two members would count as one member."""
+    values = np.zeros((4, 6, 2))
+    values[..., 0] = 1
+    given = scores.Scores(values, spreads.cyclic(6, [0, 1]), "a fingerprint", unit="sources")
+    whole, blocks = runoff.certify(given), runoff.certify(iter([given[:1], given[1:]]))
+    np.testing.assert_array_equal(blocks.radius, whole.radius)
+    assert whole.radius[0] < runoff.certify(values).radius[0]
+    assert (blocks.unit, blocks.fingerprint, blocks.n_buckets) == ("sources", "a fingerprint", 6)
+    with pytest.raises(ValueError, match="spread must be the one"):
+        runoff.certify(iter([given]), spread=spreads.cyclic(6, [0]))
+    with pytest.raises(ValueError, match=r"unit must be that of these scores' members, 'sources'"):
+        runoff.certify(iter([given]), unit="samples")
+    for second in (values, replace(given, fingerprint="another"), replace(given, classes_fixed=False)):
+        for pair in ((given, second), (second, given)):
+            with pytest.raises(ValueError, match=r"must all be those of one classifier|fixed beforehand"):
+                runoff.certify(iter(pair))
+    with pytest.raises(ValueError, match="fixed beforehand"):
+        runoff.certify(iter([replace(given, classes_fixed=False)]))
 
 
 @pytest.mark.parametrize(

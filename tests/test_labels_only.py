@@ -264,6 +264,7 @@ def test_no_label_change_within_the_radius_changes_a_prediction():
     labels = [1, 1, 2, 1, 1, 1, 2, 1, 1, 2, 1, 1]
     certificates = tiny(labels).certify(POINTS)
     assert sorted(set(certificates.radius.tolist())) == [0, 1, 2]
+    towards = [certificates.radius_to(c) for c in range(3)]
     flipped, refits = np.zeros(10, int), 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -274,6 +275,7 @@ def test_no_label_change_within_the_radius_changes_a_prediction():
                     edited = dict(enumerate(labels)) | dict(zip(which, new, strict=True))
                     predicted = tiny(list(edited.values())).predict(POINTS)
                     np.testing.assert_array_equal(predicted[safe], certificates.prediction[safe])
+                    assert not any((predicted[towards[c] >= size] == c).any() for c in range(3))
                     flipped += predicted != certificates.prediction
                     refits += 1
     assert refits == 12 * 3 + 66 * 4

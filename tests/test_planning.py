@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeClassifier
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -190,3 +190,23 @@ def test_certified_scorer_in_scikit_learns_tools():
 def test_dir_lists_what_is_imported_on_first_use():
     assert set(runoff.__all__) <= set(dir(runoff))
     assert all(getattr(runoff, name) is not None for name in dir(runoff))
+
+
+def test_plan_does_not_warn_of_members_without_samples_but_shows_how_little_they_know():
+    plan = runoff.plan(X[:60], Y[:60] > 4, RIDGE, budgets=2, n_partitions=(3, 30), elections=("plurality",))
+    assert [choice.n_partitions for choice in plan] == [3, 30]  # warnings are errors here
+    assert plan[1].estimate.members < plan[0].estimate.members
+
+
+def test_the_recommendation_certifies_far_more_than_the_smallest_k_that_could():
+    """A k whose radius just covers the attack certifies far less than the recommended one."""
+    X_cancer, y_cancer = load_breast_cancer(return_X_y=True)
+    split = train_test_split(X_cancer, y_cancer, test_size=0.2, random_state=0)
+    X_train, X_test, y_train, y_test = split
+    best = runoff.plan(X_train, y_train, budgets=9, n_partitions=(20, 100), elections=("runoff",)).best(9)
+    assert best.n_partitions == 100
+    certified = {}
+    for k in (20, 100):
+        classifier = RunoffClassifier(n_partitions=k, classes=[0, 1]).fit(X_train, y_train)
+        certified[k] = classifier.certify(X_test).certified_accuracy(y_test, 9)[0]
+    assert certified[100] > certified[20] + 0.2

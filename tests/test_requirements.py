@@ -47,7 +47,7 @@ def test_requirements_that_are_met_or_not():
     short = run(*WITH_LABELS, "--require", "0:10", "--require", f"2:{SHARE + 0.1}")
     assert short.exit_code == 3
     assert f"({SHARE:.2f} %) are certified and correct at 2 edits, required" in short.stderr
-    assert "edits" in short.stdout  # the result is told all the same
+    assert "edits" in short.stdout  # the result is printed all the same
     for order in (("2:100", "2:0"), ("2:0", "2:100")):  # the larger counts
         assert run(*WITH_LABELS, "--require", order[0], "--require", order[1]).exit_code == 3
 
@@ -85,7 +85,7 @@ def test_requirements_that_cannot_be_read(value):
     assert "EDITS:PERCENT" in result.stderr
 
 
-def test_every_failure_is_told_and_is_in_the_json():
+def test_every_failure_is_listed_also_in_the_json():
     demands = ("--require", "0:100%", "--require", "1:10%", "--require", "9:99%", "--require-certified", "12:50%")
     result = run(*WITH_LABELS, *demands, "--json")
     assert result.exit_code == 3

@@ -12,7 +12,7 @@ import sklearn
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeClassifier
-from sklearn.model_selection import GroupKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -191,6 +191,43 @@ def test_without_groups_nothing_changes():
     assert plain.certify(NEW).unit == plain.scores(NEW).unit == "samples"
 
 
+def test_the_same_content_may_come_from_two_sources():
+    """Each copy stays with its source: removing those of one source leaves the other's, and reaches one member."""
+    own = GROUPS == "sender 4"
+    x, y = np.concatenate([X, X[own]]), np.append(Y, Y[own])
+    twin = next(f"twin {i}" for i in range(50) if reached(BASE, f"twin {i}") != reached(BASE, "sender 4"))
+    groups = np.append(GROUPS.astype(object), [twin] * own.sum())
+    both = fitted(x, y, groups)
+    assert changed(BASE, both) == reached(BASE, twin)
+    assert changed(both, fitted(X[~own], Y[~own], GROUPS[~own])) == reached(BASE, "sender 4", twin)
+    both.update(remove=(X[own], Y[own], [twin] * own.sum()))
+    assert changed(BASE, both) == []
+    with pytest.raises(InputError, match="is not one of them, or not that often"):
+        both.update(remove=(X[own], Y[own], [twin] * own.sum()))
+
+
+def test_a_column_of_a_table_names_the_sources():
+    table = pd.DataFrame(X[:300, 20:30].astype(int)).add_prefix("pixel ").assign(sender=GROUPS[:300])
+    settings = {"n_partitions": 3, "classes": range(10)}
+    columns, senders = table.drop(columns="sender"), table["sender"]
+    a = RunoffClassifier(**settings).fit(columns, Y[:300], groups=senders)
+    b = RunoffClassifier(**settings).fit(columns[::-1], Y[:300][::-1], groups=senders[::-1].astype("category"))
+    assert changed(a, b) == []
+    assert a.certify(columns[:5]).unit == "sources"
+
+
+def test_copies_of_the_estimator_keep_the_threat_and_grid_search_says_what_it_counted():
+    labels = RunoffClassifier(RidgeClassifier(), threat="labels", shared=PCA(3), n_partitions=3, classes=range(10))
+    copy = sklearn.base.clone(labels)
+    assert (copy.threat, str(copy.shared)) == ("labels", "PCA(n_components=3)")
+    plain = RunoffClassifier(RidgeClassifier(alpha=50), classes=range(10))
+    search = GridSearchCV(plain, {"n_partitions": [3]}, cv=GroupKFold(2), scoring=runoff.certified_scorer(1))
+    assert search.fit(X, Y, groups=GROUPS).best_estimator_.certify(NEW).unit == "samples"  # only split by groups
+    with sklearn.config_context(enable_metadata_routing=True):
+        plain.set_fit_request(groups=True)
+        assert search.fit(X, Y, groups=GROUPS).best_estimator_.certify(NEW).unit == "sources"
+
+
 def test_update_is_fit_on_the_new_data():
     own = GROUPS == "sender 4"
     x, y, groups = np.concatenate([X[~own], NEW]), np.append(Y[~own], NEW_Y), [*GROUPS[~own], *["x"] * len(NEW)]
@@ -237,7 +274,8 @@ def test_no_source_edit_changes_a_prediction_within_its_radius():
     assert certificates.prediction.tolist() == [1, 2, 1]
     assert certificates.radius.tolist() == [2, 1, 1]
     assert victim.member_sizes_.min() > 0
-    flipped, refits = np.zeros(3, int), 0
+    towards = [certificates.radius_to(c) for c in range(3)]
+    flipped, refits, reached_targets = np.zeros(3, int), 0, 0
     for size in (1, 2):
         safe = certificates.radius >= size
         for which in itertools.combinations(range(len(contents) + 1), size):
@@ -245,8 +283,11 @@ def test_no_source_edit_changes_a_prediction_within_its_radius():
                 edited = dict(enumerate(contents)) | dict(zip(which, new, strict=True))
                 predicted = tiny([edited[s] for s in sorted(edited)]).predict(POINTS)
                 np.testing.assert_array_equal(predicted[safe], certificates.prediction[safe])
+                assert not any((predicted[towards[c] >= size] == c).any() for c in range(3))
+                reached_targets += sum((predicted[towards[c] == size - 1] == c).any() for c in range(3))
                 flipped += predicted != certificates.prediction
                 refits += 1
+    assert reached_targets
     assert refits == 8 * 4 + 28 * 9
     assert flipped[0] == 0 < flipped[1:].min()  # beyond the radius, some attack succeeds
 

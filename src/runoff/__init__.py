@@ -13,6 +13,8 @@ from runoff.certificates import Certificates, certified_accuracy, certify, targe
 
 if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
+    from runoff.collective import collective_accuracy, collective_attack
+    from runoff.encoders import Encoder
     from runoff.estimates import out_of_part
     from runoff.hashing import new_key
     from runoff.planning import certified_scorer, plan
@@ -20,11 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Certificates",
+    "Encoder",
     "RunoffClassifier",
     "__version__",
     "certified_accuracy",
     "certified_scorer",
     "certify",
+    "collective_accuracy",
+    "collective_attack",
     "new_key",
     "out_of_part",
     "plan",
@@ -35,8 +40,11 @@ __all__ = [
 
 # Imported on first use, so that `import runoff` stays light.
 _LATER = {
+    "Encoder": "encoders",
     "RunoffClassifier": "classifier",
     "certified_scorer": "planning",
+    "collective_accuracy": "collective",
+    "collective_attack": "collective",
     "new_key": "hashing",
     "out_of_part": "estimates",
     "plan": "planning",

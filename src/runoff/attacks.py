@@ -109,6 +109,13 @@ def find(
     return _replayed(election, ballots, outcome, threat, spread.reached(buckets), buckets)
 
 
+def carried_out(election: Election, ballots: Ballots, members: Members, buckets: NDArray[np.int64]) -> Attack:
+    """Return the attack on one input by members that are known to meet one of its threats."""
+    outcome = election.hold(ballots)
+    threat = next(threat for threat in election.threats(ballots, outcome) if threat.met_by(members))
+    return _replayed(election, ballots, outcome, threat, members, buckets)
+
+
 def _replayed(
     election: Election,
     ballots: Ballots,

@@ -15,7 +15,7 @@ from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.ballots import Ballots, points, readable
 from runoff.errors import InputError, MissingExtraError, NoSuchInputError
-from runoff.scores import blocks_of, checked_scores, in_parts, n_threads, selected
+from runoff.scores import blocks_of, checked_scores, in_parts, n_threads, origin_of, selected
 from runoff.spreads import Spread
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def certify(
     ----------
     scores : (n_samples, n_members, n_classes) real numbers
         Logits, probabilities or ballots (`runoff.rank`) of an ensemble: an array, also memory-mapped, or an iterator
-        of blocks of inputs. Only each member's ranking is read; a tie ranks the lower class index first.
+        of blocks of inputs. Those that a classifier's `scores` returns, in blocks too, bring their spread and unit.
+        Only each member's ranking is read; a tie ranks the lower class index first.
     election : "runoff" or "plurality"
         How ballots become a prediction.
     spread : None or (n_buckets, d) integers
@@ -82,20 +83,19 @@ def certify(
         raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
     if bound == "paper" and not rule.in_paper:
         raise InputError(f"bound='paper' needs an election of the paper, got {rule.name!r}: use bound='tight'")
-    fingerprint = getattr(scores, "fingerprint", None)
-    if fingerprint is not None:  # a `Scores`
-        known: Any = getattr(scores, "spread")  # noqa: B009
-        if spread is not None and not np.array_equal(spread, known):
+    scores, origin = origin_of(scores)
+    counted = unit or "samples"
+    if origin is not None:
+        if spread is not None and not np.array_equal(spread, origin.spread):
             raise InputError(
-                f"spread must be the one that these scores' members were trained with (partition {fingerprint[:12]}), "
-                "got another: leave it out"
+                "spread must be the one that these scores' members were trained with (partition "
+                f"{origin.fingerprint[:12]}), got another: leave it out"
             )
-        spread = known
-    counted = getattr(scores, "unit", unit or "samples")
+        spread, counted = origin.spread, origin.unit
+        if not origin.classes_fixed:
+            raise InputError(LABELS_NOT_FIXED)
     if unit not in (None, counted):
         raise InputError(f"unit must be that of these scores' members, {counted!r}, got {unit!r}: leave it out")
-    if not getattr(scores, "classes_fixed", True):
-        raise InputError(LABELS_NOT_FIXED)
     source = None if isinstance(scores, Iterator) else checked_scores(scores)
     checked: Spread | None = None
     results: list[NDArray[np.int64]] = []
@@ -119,7 +119,7 @@ def certify(
         election=rule,
         bound=bound,
         spread=checked,
-        fingerprint=fingerprint,
+        fingerprint=None if origin is None else origin.fingerprint,
         unit=unit_of(counted).name,
         _scores=source,
     )
@@ -419,7 +419,7 @@ def certified_accuracy(
            [nan, nan]])
 
     """
-    labels, edits = _checked_labels(certificates, y_true), _checked_budgets(budgets)
+    labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
     certified = (certificates.prediction == labels)[:, None] & (certificates.radius[:, None] >= edits)
     if not by_class:
         return np.array([np.mean(column) for column in certified.T])
@@ -464,7 +464,7 @@ def targeted_rate(
     array([0.33333333, 0.66666667, 1.        ])
 
     """
-    labels, edits = _checked_labels(certificates, y_true), _checked_budgets(budgets)
+    labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
     names = np.arange(certificates.n_classes) if certificates.classes is None else certificates.classes
     wanted = names[certificates.index_of(target)]
     counted = labels != wanted if source is None else labels == names[certificates.index_of(source)]
@@ -476,7 +476,7 @@ def targeted_rate(
     return np.array([np.mean(radius < edit) for edit in edits])
 
 
-def _checked_labels(certificates: Certificates, y_true: ArrayLike) -> NDArray[Any]:
+def checked_labels(certificates: Certificates, y_true: ArrayLike) -> NDArray[Any]:
     """Return the true classes as an array, or raise InputError."""
     labels = np.asarray(y_true)
     if labels.shape != (len(certificates),):
@@ -494,7 +494,7 @@ def _checked_labels(certificates: Certificates, y_true: ArrayLike) -> NDArray[An
     return labels
 
 
-def _checked_budgets(budgets: ArrayLike) -> NDArray[Any]:
+def checked_budgets(budgets: ArrayLike) -> NDArray[Any]:
     """Return numbers of edits as an array, or raise InputError."""
     edits = np.atleast_1d(np.asarray(budgets))
     if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():

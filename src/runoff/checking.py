@@ -109,7 +109,7 @@ def warn_of_idle_members(empty: int, single: int, n_members: int, n_samples: int
     what = "sources" if unit == "sources" else "samples"
     warnings.warn(
         f"{empty + single:,} of {n_members:,} members learn nothing: {empty:,} have no samples and {single:,} have "
-        f"samples of one class. They rank classes by a fixed rule, so accuracy and radii say little about the data: "
+        f"samples of one class. They rank classes by a fixed rule, whatever the input, so large radii may mean little: "
         f"use fewer partitions for {n_samples:,} {what}; runoff.plan compares them",
         stacklevel=stacklevel + 1,
     )

@@ -18,10 +18,12 @@ from runoff import executors
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots
 from runoff.checking import accepts_nan, number_type
+from runoff.encoders import NOT_SAVED
 from runoff.ensemble import Ensemble
-from runoff.errors import MemberError
+from runoff.errors import InputError, MemberError
 from runoff.executors import Executor, Place, Watch
 from runoff.fitting import Fitting, kind_here, require_versions
+from runoff.heads import RidgeHead
 from runoff.isolation import undisturbed
 from runoff.members import PROBES, Member, MemberEstimator, default_estimator, rank_member, score_member
 from runoff.samples import Rows, Samples
@@ -46,7 +48,7 @@ class RunoffClassifier(Ensemble):
     ----------
     estimator : any scikit-learn classifier with predict_proba, decision_function or only predict
         Its settings must be fixed beforehand. Default: a logistic regression, after scaling, TF-IDF or one-hot encoding
-        as the kind of X needs.
+        as the kind of X needs; with an encoder, `runoff.heads.RidgeHead`.
     n_partitions : the number k of parts of the data. The largest radius is about k / 2
     spread : the number d of members that each bucket reaches; there are k * d members (1: DPA, more: FA)
     n_seeds : the number of fits per member, with different seeds, whose scores are averaged (DPA*)
@@ -58,6 +60,9 @@ class RunoffClassifier(Ensemble):
     hash : "content", "pixel-sum" (the paper's) or a function from X to integers
     threat : "samples", or "labels" where samples are trusted and labels are not. Then an edit is one label changed, and
         inserted or deleted samples are not covered. Parts are even
+    encoder : a trusted function from inputs to features, on which members learn in place of X: a function, such as the
+        `transform` of a transformer that was fitted on trusted data, an `Encoder`, a name such as "efficientnet-lite2",
+        or the path of a safetensors file. The guarantee holds if no attacker could change it
     shared : for threat="labels" only, a transformer that is fitted once, on all of X and no label, for all members
     dtype : the type in which numbers reach the members, "float32" or "float64". Default: float64, whatever the type of
         X, which other samples can change. Samples are hashed by their exact values in both cases
@@ -72,6 +77,7 @@ class RunoffClassifier(Ensemble):
     members_ : the trained members
     member_sizes_ : the number of samples per member
     updated_members_ : the members that the last `update` retrained
+    encoder_ : the `Encoder`, or None
     shared_ : the fitted `shared`, as `shared_.fitted`, or None
 
     """
@@ -92,6 +98,7 @@ class RunoffClassifier(Ensemble):
         hash: Any = "content",
         threat: str = "samples",
         shared: Any = None,
+        encoder: Any = None,
         dtype: Any = None,
         verbose: bool | int = False,
         executor: Any = None,
@@ -109,6 +116,7 @@ class RunoffClassifier(Ensemble):
         self.hash = hash
         self.threat = threat
         self.shared = shared
+        self.encoder = encoder
         self.dtype = dtype
         self.verbose = verbose
         self.executor = executor
@@ -120,8 +128,10 @@ class RunoffClassifier(Ensemble):
             executors.get(self.executor)
 
     def _prepare(self) -> None:
-        kind = self._features.kind
-        self._unfitted = MemberEstimator(default_estimator(kind) if self.estimator is None else self.estimator)
+        estimator = self.estimator
+        if estimator is None:
+            estimator = default_estimator(self._features.kind) if self.encoder_ is None else RidgeHead()
+        self._unfitted = MemberEstimator(estimator)
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
         labels = self.classes_[codes]  # in the type of the classes, which no sample can change
@@ -138,7 +148,7 @@ class RunoffClassifier(Ensemble):
 
     def _run(self, executor: Executor, work: Fitting, which: list[int]) -> list[Member]:
         quiet = False if executor.here or len(which) < 2 else None
-        watch = Watch(show=True if self.verbose else quiet)
+        watch = Watch(show=True if self.verbose and len(which) > 1 else quiet)  # not for the check of one member
         with closing(executor.run(work, which, watch=watch)) as results:
             shown = with_progress(results, "training members", len(which), show=watch.show, note=watch.note)
             return sorted((member for _, member in shown), key=lambda member: member.index)
@@ -185,6 +195,8 @@ class RunoffClassifier(Ensemble):
         from runoff.saving import classifiers
 
         check_is_fitted(self)
+        if self.encoder_ is not None:
+            raise InputError(NOT_SAVED)
         classifiers.save(self, Path(path))
 
     @classmethod

@@ -14,14 +14,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from runoff import checking, hashing, labels, samples
+from runoff import checking, encoders, hashing, labels, samples
 from runoff.ballots import Ballots, points
 from runoff.certificates import BOUNDS, LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.errors import InputError, MemberError
 from runoff.members import Shared
 from runoff.partition import Hashed, Partition, distinct
-from runoff.samples import Rows, Samples
+from runoff.samples import Dense, Rows, Samples
 from runoff.scores import Scores
 
 THREATS = ("samples", "labels")
@@ -62,6 +62,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     hash: Any
     threat: str
     shared: Any
+    encoder: Any
+    progress: bool | None = None
 
     _samples: Any  # the training samples; None in a loaded ensemble
 
@@ -104,6 +106,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._sources = None if groups is None else self.partition_.sources(groups, len(X))
         self._buckets = self.partition_.buckets(X, self._digests, self._sources)
         self.members_: list[Any] = []
+        self.encoder_ = self._find_encoder()
         self.shared_ = None if self.shared is None else Shared.fit(self.shared, X, self._digests, self._seed)
         self._features = self._seen_by_members(X, self._digests)
         self._prepare()
@@ -114,12 +117,18 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             empty, self._n_single_class, self.partition_.n_members, n_edits, unit, stacklevel=3
         )
 
+    def _find_encoder(self) -> encoders.Encoder | None:
+        """Return the encoder that members see samples through, or None."""
+        return None if self.encoder is None else encoders.get(self.encoder)
+
     def _seen_by_members(self, inputs: Samples, digests: hashing.Digests | None = None) -> Samples:
-        """Return samples as members see them: after the shared transformer, if there is one.
+        """Return samples as members see them: after the encoder or the shared transformer, if there is one.
 
         With digests, each content is transformed once, in an order that depends on the set alone.
         """
         numbers = np.dtype(getattr(self, "dtype", None) or np.float64)
+        if self.encoder_ is not None:
+            return Dense(self.encoder_.features(inputs.data, show=self.progress)).with_numbers(numbers)
         if self.shared_ is None:
             return inputs.with_numbers(numbers)
         if digests is None:
@@ -332,7 +341,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._fixed_classes = self.classes = state.classes if state.classes_fixed else None
         self._training_sets, self.member_sizes_ = state.training_sets, state.member_sizes
         self._seed, self._n_seeds, self._width = state.seed, state.n_seeds, state.width
-        self._samples, self._source_sizes, self.shared_ = None, state.sources, None
+        self._samples, self._source_sizes, self.shared_, self.encoder_ = None, state.sources, None, None
         self._n_single_class = state.n_single_class
         self.threat = "labels" if state.partition.unit == "labels" else "samples"
 
@@ -403,6 +412,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"shared learns from all samples at once, so it needs threat='labels', where samples are trusted, got "
                 f"threat={self.threat!r}: put the transformer inside the estimator"
             )
+        if self.encoder is not None and self.shared is not None:
+            raise InputError("encoder and shared cannot be combined: put one of them into the other, or leave one out")
         if self.hash_key is not None and (not isinstance(self.hash_key, bytes) or not 16 <= len(self.hash_key) <= 64):
             raise InputError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() returns them")
 

@@ -38,7 +38,7 @@ class Fitting(Work):
             seeds = seeds_of(self.seed, m, self.n_seeds)
             yield m, fit_member(self.estimator, self.samples, self.labels, self.rows[m], m, seeds)
 
-    def kind(self, place: Place) -> dict[str, Any]:  # noqa: ARG002
+    def kind(self, place: Place) -> dict[str, Any]:
         """Return what the last bits of estimators depend on here."""
         return kind_here(place)
 
@@ -70,7 +70,7 @@ def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001
     import scipy.linalg  # loads its library
     import sklearn
 
-    features = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])  # type: ignore[union-attr]
+    features = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
     blas = {
         f"{info['internal_api']} {info.get('version')} {info.get('architecture')}"
         for info in threadpool_info()

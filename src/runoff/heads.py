@@ -29,8 +29,8 @@ BLOCK = 256  # inputs scored at a time, padded if fewer, so that scores do not d
 class Ridge:
     """A fitted ridge: scores are `inputs @ coef + intercept`."""
 
-    coef: NDArray[np.float64] = field(repr=False)  # (features, classes)
-    intercept: NDArray[np.float64]  # (classes,)
+    coef: NDArray[Any] = field(repr=False)  # (features, classes)
+    intercept: NDArray[Any]  # (classes,)
     strength: float
     errors: NDArray[np.float64]  # mean squared leave-one-out error by strength
 
@@ -93,19 +93,45 @@ class Heads:
         The scores of an input do not depend on other inputs. If they are not finite, its class shares are used.
         """
         x = np.asarray(features, np.float32)
-        k, d, n_classes = self.coefs.shape
+        d = self.coefs.shape[1]
         if x.ndim != 2 or x.shape[1] != d:
             raise InputError(f"features must have shape (n, {d}), got {x.shape}")
-        scores = np.empty((len(x), k, n_classes), np.float32)
-        with threadpool_limits(1), np.errstate(all="ignore"):
-            for start in range(0, len(x), BLOCK):
-                part = x[start : start + BLOCK]
-                block = np.zeros((BLOCK, d), np.float32)
-                block[: len(part)] = part
-                for m in range(k):
-                    scores[start : start + BLOCK, m] = (block @ self.coefs[m] + self.intercepts[m])[: len(part)]
+        with threadpool_limits(1):
+            scores = linear_scores(x, self.coefs, self.intercepts)
         finite = np.isfinite(scores).all(axis=2, keepdims=True)
         return np.where(finite, scores, self.shares)
+
+
+def linear_scores(
+    features: NDArray[np.float32], coefs: NDArray[np.float32], intercepts: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Return the scores of linear members, (n_inputs, n_members, n_classes).
+
+    On one thread, as the caller ensures, the scores of an input do not depend on other inputs.
+    """
+    k, d, n_classes = coefs.shape
+    scores = np.empty((len(features), k, n_classes), np.float32)
+    with np.errstate(all="ignore"):
+        for start in range(0, len(features), BLOCK):
+            part = features[start : start + BLOCK]
+            block = np.zeros((BLOCK, d), np.float32)
+            block[: len(part)] = part
+            for m in range(k):
+                scores[start : start + BLOCK, m] = (block @ coefs[m] + intercepts[m])[: len(part)]
+    return scores
+
+
+def fit_head(x: NDArray[Any], codes: NDArray[Any], n_classes: int, strengths: Sequence[float] = STRENGTHS) -> Ridge:
+    """Fit the ridge head of one member in single precision; raise InputError if its samples do not determine one."""
+    with np.errstate(all="ignore"):
+        try:
+            ridge = fit_ridge(x, one_vs_rest(codes, n_classes), strengths)
+        except np.linalg.LinAlgError as error:
+            raise InputError(f"x must have moderate numbers, but its ridge has no solution: {error}") from None
+        coef, intercept = ridge.coef.astype(np.float32), ridge.intercept.astype(np.float32)
+    if not np.isfinite(coef).all() or not np.isfinite(intercept).all():
+        raise InputError("x must have moderate numbers, but its ridge overflows single precision")
+    return Ridge(coef, intercept, ridge.strength, ridge.errors)
 
 
 def fit_heads(
@@ -152,14 +178,11 @@ def fit_heads(
         part = members[m]
         if np.count_nonzero(shares[m]) < 2:
             return
-        with np.errstate(all="ignore"):
-            try:
-                ridge = fit_ridge(x[part], one_vs_rest(y[part], n_classes), chosen)
-            except (InputError, np.linalg.LinAlgError):  # one sample can cause this, and must not stop other members
-                return
-            coef, intercept = ridge.coef.astype(np.float32), ridge.intercept.astype(np.float32)
-        if np.isfinite(coef).all() and np.isfinite(intercept).all():
-            heads.coefs[m], heads.intercepts[m], heads.strengths[m] = coef, intercept, ridge.strength
+        try:
+            ridge = fit_head(x[part], y[part], n_classes, chosen)
+        except InputError:  # one sample can cause this, and must not stop other members
+            return
+        heads.coefs[m], heads.intercepts[m], heads.strengths[m] = ridge.coef, ridge.intercept, ridge.strength
 
     with threadpool_limits(1), ThreadPoolExecutor(max(1, n_jobs)) as pool:
         list(pool.map(fit, range(len(members))))

@@ -184,7 +184,7 @@ class Plan(Sequence[Choice]):
 
 
 class _Few(RunoffClassifier):
-    """A classifier of which only the first members are trained; the others have nothing to say."""
+    """A classifier of which only the first members are trained; the others are empty."""
 
     _n_trained: int
 
@@ -294,6 +294,7 @@ def _choices(
     classifier._n_trained = few or n_members
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*votes? by (its|their) class shares", category=UserWarning)
+        warnings.filterwarnings("ignore", message=".*members learn nothing", category=UserWarning)  # the table shows it
         classifier.fit(X, y, groups)
         n = len(classifier._labels)
         rows = _some_rows(classifier._labels, balanced)

@@ -6,6 +6,7 @@ import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,33 @@ class Scores:
         """Return the scores of some inputs."""
         values = self.values[inputs].reshape(-1, *self.values.shape[1:])
         return replace(self, values=values)
+
+
+def origin_of(scores: Any) -> tuple[Any, Scores | None]:
+    """Return scores to read, and the `Scores` that know the members: these, or the first block of an iterator."""
+    if not isinstance(scores, Iterator):
+        return scores, scores if isinstance(scores, Scores) else None
+    if (first := next(scores, None)) is None:
+        return scores, None
+    expected = _members_of(first)
+
+    def blocks(blocks: Iterator[Any]) -> Iterator[Any]:
+        for i, block in enumerate(blocks):
+            if _members_of(block) != expected:
+                raise InputError(
+                    f"blocks of scores must all be those of one classifier, or all be plain arrays, but block {i} "
+                    "differs from the first: certify them apart"
+                )
+            yield block
+
+    # Values are left out: those of the first block would stay in memory.
+    origin = replace(first, values=np.empty((0, 0, 0))) if isinstance(first, Scores) else None
+    return blocks(chain([first], scores)), origin
+
+
+def _members_of(scores: Any) -> tuple[str, bool] | None:
+    """Return which members scores are from, if that is known."""
+    return (scores.fingerprint, scores.classes_fixed) if isinstance(scores, Scores) else None
 
 
 def blocks_of(scores: Any) -> Iterator[NDArray[Any]]:

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
@@ -48,7 +49,10 @@ def reports(tmp_path_factory):
     times = {"networks": {f"{m}-0": 0.1 + m / 100 for m in range(35)}, "training": 1.0}
     (folder / "spread" / "timings.json").write_text(json.dumps(times))
     run.record("timings.json")
-    written("report", folder / "signs", folder / "spread", "--out", folder / "signs.html")
+    labels = np.asarray(run.labels())
+    np.save(folder / "predictions.npy", np.where(np.arange(300) % 10, labels, 0))
+    undefended = ("--undefended", folder / "predictions.npy")
+    written("report", folder / "signs", folder / "spread", *undefended, "--out", folder / "signs.html")
     return {"demo": folder / "demo.html", "signs": folder / "signs.html"}
 
 
@@ -69,8 +73,9 @@ def opened(chromium, screen, request):
     own = ("file:", "data:", "blob:")
     page.on("request", lambda asked: asked.url.startswith(own) or troubles.append(f"request: {asked.url}"))
 
-    def open_page(path: Path):
-        page.goto(path.as_uri())
+    def open_page(path: Path, address: str = ""):
+        page.goto(path.as_uri() + address)
+        page.wait_for_selector("#x-detail h3")  # the single inputs are unpacked
         return page
 
     yield open_page

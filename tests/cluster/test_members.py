@@ -1,4 +1,4 @@
-"""Members and runs on a Ray cluster: the same bytes as here, whatever is interrupted, and resumed in both directions."""
+"""Members and runs on a Ray cluster: the same bytes as here, whatever is interrupted."""
 
 import json
 import os
@@ -18,7 +18,6 @@ from helpers import COMMAND, files, run
 from runoff import RunoffClassifier, datasets
 from runoff.errors import DeviceError, InputError
 from runoff.executors import Joblib, Local, Storage
-from runoff.recipes import RECIPES
 from runoff.runs import Run
 from runoff.saving import classifiers
 from runoff.torch import TorchClassifier
@@ -98,7 +97,7 @@ def test_a_run_is_resumed_in_both_directions(local, tmp_path, ray_options, there
 def test_a_driver_that_is_killed_or_interrupted_leaves_a_run_to_resume_and_no_task(
     local, tmp_path, ray_options, cluster, ray_of, how
 ):
-    out, slow = tmp_path / "run", RECIPES["quick"]
+    out = tmp_path / "run"
     arguments = [*map(str, TRAIN), *ray_options, "--out", str(out)]
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], start_new_session=True)
     while process.poll() is None and len(list(out.glob("members/*.safetensors"))) < 3:
@@ -113,7 +112,7 @@ def test_a_driver_that_is_killed_or_interrupted_leaves_a_run_to_resume_and_no_ta
         time.sleep(0.2)
     assert ray.available_resources()["CPU"] == 2
     kept = {f: f.stat().st_mtime_ns for f in out.glob("members/*.safetensors")}
-    assert 3 <= len(kept) < 2 * K, slow
+    assert 3 <= len(kept) < 2 * K
     result = run(*TRAIN, *ray_options, "--out", out, "--json")
     assert result.exit_code == 0, result.output
     assert all(file.stat().st_mtime_ns == stamp for file, stamp in kept.items())
@@ -178,7 +177,7 @@ def test_networks_without_a_folder_come_through_the_object_store(ray_of):
     here, there, joblib = (classifier(executor=executor) for executor in (Local(), ray_of(), Joblib(2)))
     for other in (there, joblib):
         for a, b in zip(here.members_, other.members_, strict=True):
-            assert [*a.fitted[0]] == [*b.fitted[0]]
+            assert a.fitted[0].keys() == b.fitted[0].keys()
             assert all(np.array_equal(a.fitted[0][name].numpy(), b.fitted[0][name].numpy()) for name in a.fitted[0])
     there.update(remove=(datasets.load("digits").x_train[:2], datasets.load("digits").y_train[:2]))
     assert len(there.updated_members_) <= 2
@@ -207,10 +206,11 @@ def test_estimators_that_do_not_repeat_are_rejected_there_too(ray_of):
         RunoffClassifier(Unseeded(), n_partitions=3, classes=range(10), executor=ray_of()).fit(*DIGITS)
 
 
-def test_machines_of_another_kind_are_refused_with_the_reason(cluster, ray_of, tmp_path, local, ray_options):
+def test_machines_of_another_kind_are_refused_with_the_reason(cluster, ray_of, tmp_path, ray_options):
     other = cluster.add_node(
         num_cpus=1, resources={"old": 1}, object_store_memory=80 * 2**20, env_vars={"ATEN_CPU_CAPABILITY": "default"}
     )
+    added = [other]
     cluster.wait_for_nodes()
     try:
         result = run(*TRAIN, *ray_options, "--out", tmp_path / "run")
@@ -219,7 +219,7 @@ def test_machines_of_another_kind_are_refused_with_the_reason(cluster, ray_of, t
         assert "no radius would hold" in result.stderr
         alone = classifier(executor=ray_of(resources={"old": 0.1}), checkpoints=tmp_path / "old")
         assert "ATEN_CPU_CAPABILITY=default" in alone._trained_with["device"]
-        both = cluster.add_node(num_cpus=1, resources={"new": 1}, object_store_memory=80 * 2**20)
+        added.append(cluster.add_node(num_cpus=1, resources={"new": 1}, object_store_memory=80 * 2**20))
         cluster.wait_for_nodes()
         mixed = classifier(executor=ray_of(mixed=("new", "old")), checkpoints=tmp_path / "mixed")
         assert " | " in mixed._trained_with["device"]
@@ -227,12 +227,9 @@ def test_machines_of_another_kind_are_refused_with_the_reason(cluster, ray_of, t
         identity = mixed._identities
         assert [identity[m, 0] == here._identities[m, 0] for m in range(K)] == [True, False] * (K // 2)
         assert [identity[m, 0] == alone._identities[m, 0] for m in range(K)] == [False, True] * (K // 2)
-        cluster.remove_node(both)
-        shutil.copytree(local, tmp_path / "run")
-        result = run(*TRAIN, *ray_options, "--out", tmp_path / "run")
-        assert result.exit_code == 2
     finally:
-        cluster.remove_node(other)
+        for node in added:
+            cluster.remove_node(node)
 
 
 def test_what_cannot_be_reached(tmp_path):

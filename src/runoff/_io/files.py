@@ -15,6 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from runoff._io.text import size
 from runoff.errors import InputError
 
 VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the .npy format
@@ -57,9 +58,9 @@ def sha256_of(path: str | Path) -> str:
 
 
 def _check_size(file: IO[bytes], path: str | Path, most: int) -> None:
-    size = os.fstat(file.fileno()).st_size
-    if size > most:
-        raise OSError(errno.EFBIG, f"{size} bytes, more than the limit of {most}", os.fspath(path))
+    n_bytes = os.fstat(file.fileno()).st_size
+    if n_bytes > most:
+        raise OSError(errno.EFBIG, f"{size(n_bytes)}, more than the limit of {size(most)}", os.fspath(path))
 
 
 def open_array(path: str | Path) -> NDArray[Any]:

@@ -50,7 +50,7 @@ def with_progress(
         for item in items:
             yield item
             if words := note():
-                bars.update(task, description=f"{what} ({words})")  # type: ignore[arg-type]
+                bars.update(task, description=f"{what} ({words})")
             bars.advance(task, len(item) if unit else 1)  # type: ignore[arg-type]
 
 

@@ -28,7 +28,7 @@ def kernel(function: F) -> F:
     an upgrade, and certificates would come from a mixture of two versions. So the cache is named by a digest of all
     kernels, which ignores docstrings and comments.
     """
-    directory = _cache_directory()
+    directory = cache_directory()
     options = {"nogil": True, "error_model": "numpy"}
     if directory is None:
         return cast(F, numba.njit(function, **options))  # type: ignore[call-overload]
@@ -48,7 +48,7 @@ def helper(function: F) -> F:
 
 
 @cache
-def _cache_directory() -> Path | None:
+def cache_directory() -> Path | None:
     """Return a cache directory for these kernels: NUMBA_CACHE_DIR, beside the kernels, the user's cache, or None.
 
     Numba reads its cache by pickle, so anybody who can write to it can run code in this process. Only a directory in

@@ -11,7 +11,7 @@ from runoff._version import __version__
 from runoff.cli.errors import Failures
 from runoff.cli.options import common_options
 
-COMMANDS = ("certify", "data", "demo", "pretrain", "report", "reproduce", "train", "update", "verify")
+COMMANDS = ("certify", "data", "demo", "doctor", "pretrain", "report", "reproduce", "train", "update", "verify")
 
 
 class Commands(Failures):

@@ -33,6 +33,11 @@ data_dir = click.option(
     help="Look for datasets in this folder. Default: $RUNOFF_DATA, else the user's cache directory.",
 )
 device = click.option("--device", help="Use cpu, cuda or cuda:N. Default: a GPU if there is one.")
+own_network = click.option(
+    "--network",
+    metavar="FILE.py:FUNCTION",
+    help="Read the run's network from your file again, if it was trained with one.",
+)
 
 
 cluster_options = (

@@ -32,6 +32,13 @@ def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[st
     return datasets.load_images(dataset, data_dir, classes=classes)
 
 
+def register(network: str) -> None:
+    """Make a network from a file of the user's known under the name that runs record."""
+    from runoff.torch import own
+
+    own.registered(network)
+
+
 def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
     """Load the dataset that a run was trained on."""
     from runoff import datasets
@@ -92,7 +99,9 @@ def show_plan(
         "missing": len(work.pipeline.missing),
         "steps": work.steps(),
         "seconds": round(work.seconds() if planned is None else planned.seconds, 1),
-        "device": str(work.pipeline.settings.trainer().device) if options.executor.here else work.pipeline.trained_with["device"],
+        "device": str(work.pipeline.settings.trainer().device)
+        if options.executor.here
+        else work.pipeline.trained_with["device"],
         "members": partition.balance(np.array([len(rows) for rows in work.rows]), work.sources),
     }
     if planned is not None:

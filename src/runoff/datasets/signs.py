@@ -37,6 +37,15 @@ def signs_of(mails: Sequence[str]) -> NDArray[np.uint8]:
     return table
 
 
+def text_of(mail: str) -> str:
+    """Return what a reader sees of a mail: the subject and the decoded body without tags, as `signs_of` reads them.
+
+    For words as features. Headers of lists, servers and collectors are left out, since they give the collection away.
+    """
+    parts = _parts(mail[:LONGEST])
+    return f"{parts['subject']}\n{parts['text']}"
+
+
 def _parts(mail: str) -> dict[str, str]:
     """Return the parts that signs are looked for in."""
     mail = mail.replace("\r\n", "\n")

@@ -20,4 +20,6 @@ def get(executor: Any, n_jobs: int | None = None) -> Executor:
         raise InputError(
             f"executor must be one of {', '.join(map(repr, NAMES))} or an object of runoff.executors, got {executor!r}"
         )
-    return {"local": Local, "joblib": lambda: Joblib(n_jobs), "ray": Ray}[executor]()
+    if executor == "joblib":
+        return Joblib(n_jobs)
+    return Ray() if executor == "ray" else Local()

@@ -12,9 +12,11 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from runoff import errors
+from runoff._io.text import count
 from runoff.errors import DeviceError, InputError, MissingExtraError
 from runoff.executors import tasks
 from runoff.executors.base import Executor, Item, Kind, Place, Plan, Watch, Work
@@ -50,6 +52,7 @@ class Ray(Executor):
     mixed : names of custom resources, one for each kind of machine, if a run shall use several: member m is trained on
         nodes with the resource mixed[m % len(mixed)], now and when it is retrained
     wait : seconds to wait for a node that has what a task takes, such as one that is being started
+
     """
 
     address: str | None = None
@@ -72,11 +75,13 @@ class Ray(Executor):
             if not optional and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
         if not isinstance(self.gpus, (int, float)) or isinstance(self.gpus, bool) or not 0 <= self.gpus <= 1:
-            raise InputError(f"gpus must be a number from 0 to 1, since a network is trained on one GPU, got {self.gpus!r}")
+            raise InputError(
+                f"gpus must be a number from 0 to 1, since a network is trained on one GPU, got {self.gpus!r}"
+            )
         if self.address is not None and self.address.startswith("ray://"):
             raise InputError(
-                f"address must be that of a cluster to which this machine belongs, got {self.address!r}: run the command "
-                "on a node of the cluster, as with `ray job submit`"
+                f"address must be that of a cluster to which this machine belongs, got {self.address!r}: run the "
+                "command on a node of the cluster, as with `ray job submit`"
             )
 
     @property
@@ -87,7 +92,8 @@ class Ray(Executor):
     def storage_for(self, default: str | None) -> Storage | None:
         """Return where workers store results, or None if they send them."""
         if self.storage is not None:
-            return Storage(str(self.storage), dict(self.storage_options))
+            storage = Storage(str(self.storage), dict(self.storage_options))
+            return storage if storage.is_remote else Storage(str(Path(self.storage).expanduser().absolute()))
         return None if default is None else Storage(default)
 
     def kinds(self, describe: Callable[[Place], Kind]) -> tuple[Kind, ...]:
@@ -138,14 +144,14 @@ class Ray(Executor):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         variables = {name: os.environ[name] for name in SETTINGS_OF_BITS if name in os.environ}
         settings: dict[str, Any] = {"runtime_env": {"env_vars": variables}} if variables else {}
+        address = self.address or os.environ.get("RAY_ADDRESS") or "local"  # not one that happens to run here
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                ray.init(address=self.address, logging_level="error", log_to_driver=False, **settings)
+                ray.init(address=address, logging_level="error", log_to_driver=False, **settings)
             except (ConnectionError, ValueError, RuntimeError) as error:
-                given = self.address or os.environ.get("RAY_ADDRESS") or "this machine"
                 raise InputError(
-                    f"address must be that of a running Ray cluster, but {given} does not answer: "
+                    f"address must be that of a running Ray cluster, but {address} does not answer: "
                     f"{' '.join(str(error).split())[:200]}"
                 ) from None
         return ray
@@ -213,9 +219,7 @@ class Ray(Executor):
                 "version of runoff and its extras on all nodes"
             ) from None
 
-    def _planned(
-        self, ray: Any, data: Any, work: Work, items: Sequence[Item], storage: Storage | None = None
-    ) -> Plan:
+    def _planned(self, ray: Any, data: Any, work: Work, items: Sequence[Item], storage: Storage | None = None) -> Plan:
         first = work.member(items[0])
         token = secrets.token_hex(8)
         if storage is not None:
@@ -229,8 +233,8 @@ class Ray(Executor):
                 storage.unmark(token)
         if storage is not None and not sees:
             raise InputError(
-                f"storage must be seen by all nodes, but a worker does not see {storage.where}: give a shared folder or "
-                "an address such as s3://bucket/folder"
+                f"storage must be seen by all nodes, but a worker does not see {storage.where}: give a shared folder "
+                "or an address such as s3://bucket/folder"
             )
         nodes = self._nodes(ray, first)
         workers = max(1, sum(slots for _, slots in nodes))
@@ -242,5 +246,5 @@ class Ray(Executor):
         for k in range(n_kinds):  # a task is for members of one kind of machine
             chosen = {item: weight for item, weight in weights.items() if work.member(item) % n_kinds == k}
             groups += groups_for(chosen, each, workers, self.gpus > 0, self.members_per_task)
-        place = f"Ray cluster of {len(nodes)} node{'s' * (len(nodes) != 1)} and {workers} worker{'s' * (workers != 1)}"
+        place = f"Ray cluster of {count(len(nodes), 'node')} and {count(workers, 'worker')}"
         return Plan(len(items), tuple(map(tuple, groups)), workers, place, total / workers, memory)

@@ -1,5 +1,7 @@
 """Executors on this machine: this process, and processes or threads of joblib."""
 
+# ruff: noqa: ARG002
+
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence

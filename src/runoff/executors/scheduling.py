@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from runoff import errors
 from runoff.errors import InputError, MemberError
@@ -98,17 +98,17 @@ class Schedule:
         except StopIteration:
             del self.tasks[task.generator]
             if left := self._left(task):  # cannot happen, unless work yields too little
-                self._failed(task, left, Failure("", "NoResult", "no result"))
+                self._failed(left, Failure("", "NoResult", "no result"))
             return
         except self.ray.exceptions.RayError as error:  # the worker, its node or its result is lost
             del self.tasks[task.generator]
             lost = error.cause if isinstance(error, self.ray.exceptions.RayTaskError) and error.cause else error
             message = str(lost).strip().split("\n")[0][:200]
-            self._failed(task, self._left(task), Failure("", type(lost).__name__, message))
+            self._failed(self._left(task), Failure("", type(lost).__name__, message))
             return
         if isinstance(report, Failure):
             del self.tasks[task.generator]
-            self._failed(task, self._left(task), report)
+            self._failed(self._left(task), report)
             return
         now = time.monotonic()
         if task.started:
@@ -119,9 +119,7 @@ class Schedule:
     def _taken(self, report: Report) -> Iterator[tuple[Item, Any]]:
         for item, digest in report.stored:
             if item in self.unfinished:
-                address = self.work.address(item)
-                assert self.storage is not None and address is not None  # noqa: S101
-                yield item, self._collected(item, address, digest)
+                yield item, self._collected(item, digest)
                 self._done(item, report.node)
         for item, result in report.sent:
             if item in self.unfinished:
@@ -132,13 +130,13 @@ class Schedule:
         del self.unfinished[item]
         self.nodes[node] += 1
 
-    def _collected(self, item: Item, address: str, digest: str) -> bytes:
+    def _collected(self, item: Item, digest: str) -> bytes:
         """Return a stored result; file systems over a network may show it a little later."""
-        assert self.storage is not None  # noqa: S101
+        storage, address = cast("Storage", self.storage), cast("str", self.work.address(item))
         until = time.monotonic() + SETTLING
-        while (data := self.storage.get(address, digest)) is None:
+        while (data := storage.get(address, digest)) is None:
             if time.monotonic() > until:
-                raise missing(self.work.name(item), self.storage.where)
+                raise missing(self.work.name(item), storage.where)
             time.sleep(0.1)
         return data
 
@@ -147,7 +145,7 @@ class Schedule:
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
-    def _failed(self, task: _Task, left: list[Item], failure: Failure) -> None:
+    def _failed(self, left: list[Item], failure: Failure) -> None:
         """Train again what a task has left, in smaller groups, so that a failure that repeats finds its member."""
         if not left:
             return

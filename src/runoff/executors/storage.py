@@ -6,7 +6,6 @@ incomplete or altered is noticed and counts as absent, and what was finished whe
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -122,7 +121,8 @@ class Storage:
                 return [str(path).rsplit("/", 1)[-1] for path in system.ls(root, detail=False)]
             except FileNotFoundError:
                 return []
-        return os.listdir(self.where) if Path(self.where).is_dir() else []
+        folder = Path(self.where)
+        return [path.name for path in folder.iterdir()] if folder.is_dir() else []
 
     def _system(self) -> tuple[Any, str]:
         try:
@@ -136,13 +136,15 @@ class Storage:
         except ImportError as error:
             raise MissingExtraError(f"storage {self.where!r} needs another package: {error}") from None
         except ValueError as error:
-            raise InputError(f"storage must be a path or an address that fsspec knows, got {self.where!r}: {error}") from None
+            raise InputError(
+                f"storage must be a path or an address that fsspec knows, got {self.where!r}: {error}"
+            ) from None
         return system, str(root).rstrip("/")
 
 
 def missing(name: str, where: str) -> StorageError:
     """Return the error for a result that its worker stored, but that is not found."""
     return StorageError(
-        f"{name} was stored, but {where} does not have it: all machines must see the same storage; give a shared folder "
-        "or an address such as s3://bucket/folder"
+        f"{name} was stored, but {where} does not have it: all machines must see the same storage; give a shared "
+        "folder or an address such as s3://bucket/folder"
     )

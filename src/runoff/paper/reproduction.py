@@ -72,9 +72,7 @@ def trial_results(
             run = _open(path, settings, {**work.about(data), "weights": weights, "given": row.dataset})
             if run.manifest["edits"]:
                 raise RunError(f"{path} was edited, so it is not a run of the paper: give another folder with --runs")
-            needed = work.work_of(
-                run, data, n_seeds=n_seeds, device=device, in_flight=in_flight, executor=executor
-            )
+            needed = work.work_of(run, data, n_seeds=n_seeds, device=device, in_flight=in_flight, executor=executor)
             kept = n_seeds in run.seeds() and not retrain and training.foreign(run, needed) is not None
             if kept:  # complete, and trained elsewhere
                 run.verify()

@@ -67,7 +67,7 @@ def collect(
     data: dict[str, Any] = {
         "version": __version__,
         "title": " and ".join(dict.fromkeys(source.dataset or source.name for source in sources)),
-        "unit": _words.counted(sources[0].unit),
+        "unit": _words.counted(sources[0].unit, [source.encoder for source in sources]),
         "budgets": chosen,
         "baseline": BASELINE,
         "opened": opened,

@@ -15,7 +15,7 @@ from runoff.runs import Run, Settings
 Facts = tuple[tuple[str, str], ...]
 _ROOT = r"(?:~?/|[A-Za-z]:[\\/])"
 QUOTED = re.compile(rf"(['\"]){_ROOT}[^'\"\n]*?([^/\\'\"\n]+)\1")
-BARE = re.compile(rf"(?<![\w.~/]){_ROOT}(?:[^\s'\"/\\]+[/\\])+([^\s'\"/\\]*)")
+BARE = re.compile(rf"(?:^|(?<=[\s=('\":,\[])){_ROOT}(?:[^\s'\"/\\]+[/\\])+([^\s'\"/\\]*)")
 
 
 def without_folders(text: Any) -> Any:
@@ -44,8 +44,7 @@ def facts(run: Run, n_seeds: int) -> Facts:
         ("Fingerprint of the partition", manifest["partition"]["fingerprint"]),
         ("SHA-256 of the ballots", manifest["files"][f"ballots-{n_seeds}.npy"]),
         ("Network", settings.network),
-        ("Initial weights", _first_weights(settings)),
-        ("Recipe", recipes.name_of(settings.recipe) or json.dumps(settings.recipe, sort_keys=True)),
+        *_how_trained(settings),
         ("Hash of samples", settings.hash),
         *counted(settings.unit, manifest.get("sources")),
         ("Seed", str(settings.random_state)),
@@ -63,6 +62,21 @@ def counted(unit: str, sources: Any) -> Facts:
     return (("Radii count", f"{unit_of(unit).noun}s{number}"),)
 
 
+def _how_trained(settings: Settings) -> Facts:
+    """Return what members start from and their recipe, or which encoder they build on."""
+    if settings.encoder is not None:
+        return (("Encoder", encoder(settings.encoder)),)
+    recipe = recipes.name_of(settings.recipe) or json.dumps(settings.recipe, sort_keys=True)
+    return ("Initial weights", _first_weights(settings)), ("Recipe", recipe)
+
+
+def encoder(described: dict[str, Any]) -> str:
+    """Return the name of an encoder and the SHA-256 by which it is identified."""
+    name = place(str(described.get("name") or described.get("given")))
+    sha256 = described["sha256"]
+    return f"{name}, SHA-256 {sha256}" if sha256 else f"{name}, whose SHA-256 was not recorded"
+
+
 def _first_weights(settings: Settings) -> str:
     if settings.first_weights is None:
         return "random"
@@ -76,7 +90,10 @@ def train_command(run: Run, path: Path, n_seeds: int) -> str:
     options = [f"--k {settings.n_partitions}"]
     options += [f"--d {settings.spread}"] if settings.spread > 1 else []
     options += [f"--n-seeds {n_seeds}"] if n_seeds > 1 else []
-    options += [f"--network {_quoted(settings.network)}"] if settings.network != "nin" else []
+    if settings.encoder is not None:
+        options.append(f"--encoder {_quoted(settings.encoder['given'])}")
+    elif settings.network != "nin":
+        options.append(f"--network {_quoted(settings.network)}")
     weights = "random" if settings.first_weights is None else _quoted(settings.first_weights["given"])
     if settings.first_weights is not None or recipe in recipes.PROCEDURAL:
         options.append(f"--weights {weights}")
@@ -86,7 +103,7 @@ def train_command(run: Run, path: Path, n_seeds: int) -> str:
     options += ["--threat labels"] if settings.unit == "labels" else []
     options += [f"--seed {settings.random_state}"] if settings.random_state else []
     given = _quoted(str(run.manifest["dataset"]["given"]))
-    unnamed = "  # with the recipe above, which has no name" if recipe is None else ""
+    unnamed = "  # with the recipe above, which has no name" if settings.encoder is None and recipe is None else ""
     return f"runoff train {given} {' '.join(options)} --out {_quoted(path)}{unnamed}"
 
 

@@ -133,16 +133,25 @@ def _by(about: dict[str, Any], number: int) -> str:
     return f"by inserting, deleting or relabelling any {number:,} {samples}"
 
 
-def counted(name: str) -> dict[str, str]:
-    """Return the words of the page that depend on what one edit is."""
+def counted(name: str, encoders: Sequence[str | None] = ()) -> dict[str, str]:
+    """Return the words of the page that depend on what one edit is, and on what is trusted."""
     unit = unit_of(name)
+    definition = " ".join([unit.definition, *map(trusted, dict.fromkeys(filter(None, encoders)))])
     return {
         "name": unit.name,
         "noun": unit.noun,
         "nouns": f"{unit.noun}s",
-        "definition": unit.definition,
+        "definition": definition,
         **PAGE[name],
     }
+
+
+def trusted(encoder: str) -> str:
+    """State that an encoder is trusted."""
+    return (
+        f"Members learn from the features of a trusted encoder ({encoder}): everything here assumes that no attacker "
+        "could edit the encoder, or the data that it was trained on."
+    )
 
 
 PAGE = {

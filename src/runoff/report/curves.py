@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def draw(certificates: Certificates, y_true: ArrayLike | None, ax: Axes | None, line: dict[str, Any]) -> Axes:
-    """Draw the share of inputs certified at each budget; with labels, the certified accuracy."""
+    """Draw the certified share of inputs at each budget, correct or not; with labels, the certified accuracy."""
     library()
     if not len(certificates):
         raise InputError("there are no certificates to draw")
@@ -32,6 +32,6 @@ def draw(certificates: Certificates, y_true: ArrayLike | None, ax: Axes | None, 
         shares = certified_accuracy(certificates, y_true, budgets)
     ax.plot(budgets, 100 * shares, **{"label": f"{certificates.election.name}, {certificates.bound} bound", **line})
     ax.set_xlabel(unit_of(certificates.unit).axis)
-    ax.set_ylabel("certified (% of inputs)" if y_true is None else "certified accuracy (%)")
+    ax.set_ylabel("certified share, correct or not (%)" if y_true is None else "certified accuracy (%)")
     ax.set_ylim(0, 100)
     return ax

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from runoff._io.units import unit_of
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from runoff.report.source import Source
 
-FEW = 4  # curves whose legend fits into the axes
 WIDE = 24  # characters of a label, two of which fit side by side
 NEEDED = ("dataset", "k", "method", "d", "budget", "ours", "paper")
 
@@ -43,7 +43,8 @@ class Curve:
 def draw(data: dict[str, Any], source: Source, folder: Path, *, example: int | None = None) -> list[str]:
     """Draw the three figures of collected data, with an election of `source`; return their names."""
     curves = _curves(data)
-    written = _draw_both(curves, folder, "")
+    undefended = {model["label"]: 100 * model["correct"] / model["n_inputs"] for model in data["undefended"]}
+    written = _draw_both(curves, folder, "", undefended)
     with styled():
         figure = _election_figure.draw(source, data["methods"][0]["bound"], example)
         save(figure, folder, "election")
@@ -58,13 +59,16 @@ def draw_table(path: Path, folder: Path) -> list[str]:
     return written
 
 
-def _draw_both(curves: Sequence[Curve], folder: Path, suffix: str) -> list[str]:
+def _draw_both(
+    curves: Sequence[Curve], folder: Path, suffix: str, undefended: Mapping[str, float] = MappingProxyType({})
+) -> list[str]:
     names = [f"certified{suffix}"]
     with styled():
-        rows = -(-(len(curves) + 1) // _columns(curve.label for curve in curves))
-        room = 0.0 if len(curves) <= FEW else 0.14 * rows  # for a legend above the axes
+        labels = [*undefended, *(curve.label for curve in curves)]
+        rows = -(-(len(labels) + 1) // _columns(labels))
+        room = 0.14 * rows  # for the legend, which is above the axes so that it covers no point
         figure = library().Figure(figsize=(COLUMN, 2.5 + room), layout="constrained")
-        _certified(figure.subplots(), curves)
+        _certified(figure.subplots(), curves, undefended)
         save(figure, folder, names[0])
         if any(curve.base is not None for curve in curves):
             names.append(f"improvement{suffix}")
@@ -197,8 +201,17 @@ def _crosses(ax: Axes, j: int, values: dict[int, float]) -> None:
     ax.plot(list(values), list(values.values()), "x", color=COLORS[j % len(COLORS)], markersize=5, markeredgewidth=1.3)
 
 
-def _certified(ax: Axes, curves: Sequence[Curve]) -> None:
-    """Draw certified accuracy by budget, as in the first row of the paper's Figure 2."""
+def _certified(ax: Axes, curves: Sequence[Curve], undefended: Mapping[str, float]) -> None:
+    """Draw certified accuracy by budget, as in the first row of the paper's Figure 2, and undefended models at 0."""
+    for label, percent in undefended.items():
+        style: dict[str, Any] = {
+            "color": "#000000",
+            "markerfacecolor": "white",
+            "markersize": 5,
+            "clip_on": False,
+            "zorder": 3,
+        }
+        ax.plot([0], [percent], "o", label=label, **style)
     for j, curve in enumerate(curves):
         _line(ax, j, curve, curve.ours, curve.marks)
         _crosses(ax, j, curve.paper)
@@ -249,11 +262,8 @@ def _legend(ax: Axes, printed: bool) -> None:
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     handles, labels = ax.get_legend_handles_labels()
-    if len(handles) <= FEW + 1:
-        ax.legend(handlelength=2.6)
-    else:
-        ncols = _columns(labels)
-        ax.figure.legend(handles, labels, loc="outside upper left", ncols=ncols, handlelength=2.6, columnspacing=1.2)
+    ncols = _columns(labels)
+    ax.figure.legend(handles, labels, loc="outside upper left", ncols=ncols, handlelength=2.6, columnspacing=1.2)
 
 
 def _columns(labels: Iterable[str]) -> int:

@@ -49,6 +49,7 @@ class Source:
     facts : further facts, as pairs of a name and a value
     made, checked : commands or lines of Python that reproduce it and that check it
     notes : what is missing, and why
+    encoder : the trusted encoder on whose features members learn, in words; None without one
 
     """
 
@@ -75,6 +76,7 @@ class Source:
     made: tuple[str, ...] = ()
     checked: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    encoder: str | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes):
@@ -197,6 +199,7 @@ class Source:
             ),
             made=made,
             checked=checked,
+            encoder=None if classifier.encoder_ is None else _origin.encoder(classifier.encoder_.described()),
         )
 
 
@@ -245,6 +248,7 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         "made": (_origin.train_command(run, path, seeds), *_origin.update_commands(run, path)),
         "checked": (_origin.check_command(path, seeds),),
         "notes": tuple(notes),
+        "encoder": None if settings.encoder is None else _origin.encoder(settings.encoder),
     }
 
 

@@ -57,20 +57,23 @@ class Settings:
     random_state: int = 0
     first_weights: dict[str, str] | None = None  # initial weights: "given" (a name or path) and "sha256"
     unit: str = "samples"  # what one edit is
+    encoder: dict[str, Any] | None = None  # on whose features heads are trained: "given", "sha256", "flip"
 
     def describe(self) -> str:
         """Return the settings in a few words."""
         d = f", d = {self.spread}" if self.spread > 1 else ""
         start = f" from {Path(self.first_weights['given']).name} weights" if self.first_weights else ""
-        recipe = recipes.name_of(self.recipe) or "another"
         by = "" if self.unit == "samples" else f", {self.unit} counted"
-        return (
-            f"{self.dataset}, k = {self.n_partitions}{d}, {self.network}{start}, recipe {recipe}, hash {self.hash}{by}"
-        )
+        if self.encoder is not None:
+            members = f"{self.network} heads on {Path(self.encoder['given']).name}"
+        else:
+            members = f"{self.network}{start}, recipe {recipes.name_of(self.recipe) or 'another'}"
+        return f"{self.dataset}, k = {self.n_partitions}{d}, {members}, hash {self.hash}{by}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings for a manifest; where samples are counted, as before there were other units."""
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("unit", "samples")}
+        """Return the settings for a manifest, without those that earlier releases did not have if they are off."""
+        off = (("unit", "samples"), ("encoder", None))
+        return {name: value for name, value in asdict(self).items() if (name, value) not in off}
 
     def make_partition(self, key: hashing.Key) -> Partition:
         """Return the partition that follows from these settings."""

@@ -7,33 +7,27 @@ import io
 import json
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from runoff.verify.networks import Tensor
 
-if TYPE_CHECKING:
-    from runoff.recipes import Recipe
-
 
 class RunTrainer:
     """A trainer for the networks of a run."""
 
     def __init__(self, manifest: dict[str, Any], shape: tuple[int, ...], device: Any = None) -> None:
-        from runoff.recipes import Recipe
-        from runoff.torch import starting
+        from runoff.runs.directory import Settings
+        from runoff.runs.work import trainer_settings
         from runoff.torch.checkpoints import Identities
-        from runoff.torch.training.trainer import Trainer
 
-        settings = manifest["settings"]
-        self.recipe: Recipe = Recipe.from_dict(settings["recipe"])
-        self.seed = int(settings["random_state"])
-        shape = (*shape, 1) if len(shape) == 2 else shape
+        settings = Settings(**manifest["settings"])
+        self.seed = int(settings.random_state)
+        example = np.zeros((1, *shape, 1) if len(shape) == 2 else (1, *shape), np.uint8)
         n_classes = len(manifest["dataset"]["classes"])
-        network = starting.recorded(settings["network"], settings.get("first_weights"))
-        self.trainer = Trainer(network, self.recipe, shape, n_classes, device=device)
+        self.trainer = trainer_settings(settings, example, n_classes, device=device).trainer()
         self.here = Identities(self.trainer).trained_with
         self.recorded = manifest.get("trained_by")
 

@@ -38,6 +38,7 @@ def invalid_field(manifest: dict[str, Any]) -> str | None:
         "election": manifest.get("election", "runoff") in elections.NAMES,
         "unit": settings.get("unit", "samples") in tuple(UNITS),
         "first_weights": _is_first_weights(settings.get("first_weights")),
+        "encoder": _is_encoder(settings.get("encoder")),
     }
     if (invalid := next((name for name, good in valid.items() if not good), None)) is not None:
         return invalid
@@ -52,6 +53,15 @@ def invalid_field(manifest: dict[str, Any]) -> str | None:
 def is_derived(name: str) -> bool:
     """Return whether a file name is one of ballots or certificates, which commands may delete."""
     return bool(BALLOTS.fullmatch(name) or ROWS.fullmatch(name))
+
+
+def _is_encoder(described: Any) -> bool:
+    """Return whether a value describes an encoder."""
+    if described is None:
+        return True
+    if not isinstance(described, dict) or described.keys() != {"given", "sha256", "flip"}:
+        return False
+    return isinstance(described["flip"], bool) and all(isinstance(described[n], str) for n in ("given", "sha256"))
 
 
 def _is_first_weights(given: Any) -> bool:

@@ -20,35 +20,46 @@ from runoff.recipes import Recipe
 from runoff.runs.directory import MEMBERS, Run, Settings
 from runoff.runs.edits import arranged, edited
 from runoff.samples import Rows
-from runoff.torch import devices, inputs, starting
+from runoff.torch import devices, encoders, inputs, starting
 from runoff.torch.building import build
 from runoff.torch.checkpoints import Checkpoints
+from runoff.torch.heads import HeadTrainer
 from runoff.torch.pipeline import Pipeline, class_shares, member_scores, network_jobs
 from runoff.torch.training.jobs import Job, array_digest, compact
-from runoff.torch.workload import TrainerSettings, guess
+from runoff.torch.workload import HeadSettings, TrainerSettings, guess
 
 if TYPE_CHECKING:
     from runoff.partition import Partition
 
 
-def settings_for(dataset: Dataset, name: str, recipe: Recipe, *, threat: str = "samples", **given: Any) -> Settings:
+def settings_for(
+    dataset: Dataset, name: str, recipe: Recipe | None, *, threat: str = "samples", **given: Any
+) -> Settings:
     """Return the settings of a run on a dataset; one whose samples have sources counts those."""
     if threat == "labels" and dataset.groups is not None:
         raise RunError(f"{dataset.name} has groups, which cannot be used where labels are counted: leave them out")
     unit = threat if dataset.groups is None else "sources"
-    return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=recipe.to_dict(), unit=unit, **given)
+    described = {} if recipe is None else recipe.to_dict()
+    return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=described, unit=unit, **given)
 
 
 def check(settings: Settings, dataset: Dataset, device: Any, executor: Executor | None = None) -> None:
     """Refuse settings that cannot be trained, before anything is written."""
     settings.make_partition(hashing.derived_key(settings.random_state))
-    factory = starting.recorded(settings.network, settings.first_weights)
     if executor is None or executor.here:
         devices.find(device)
+    elif settings.encoder is not None:
+        raise RunError("--executor must be local with --encoder, whose features are computed here: leave it out")
     images = arranged(dataset.x_train[:1])
-    inputs.suits(Recipe.from_dict(settings.recipe), images)
     if len(dataset.classes) < 2:
         raise RunError(f"{dataset.name} must have at least 2 classes, got {len(dataset.classes)}")
+    if settings.encoder is not None:
+        if dataset.x_train.dtype != np.uint8 or dataset.x_test.dtype != np.uint8:
+            raise RunError(f"{dataset.name} must hold images of bytes for an encoder, got {dataset.x_train.dtype}")
+        encoders.recorded(settings.encoder, device).features(images)
+        return
+    factory = starting.recorded(settings.network, settings.first_weights)
+    inputs.suits(Recipe.from_dict(settings.recipe), images)
     build(factory, images.shape[1:], len(dataset.classes), np.random.SeedSequence(0))
 
 
@@ -79,7 +90,7 @@ class Work:
 
     def steps(self) -> int:
         """Return the number of training steps that remain."""
-        return sum(self.pipeline.settings.recipe.steps_of(len(job.rows)) for job in self.pipeline.missing)
+        return sum(self.pipeline.settings.steps_of(len(job.rows)) for job in self.pipeline.missing)
 
     def seconds(self) -> float:
         """Return a rough estimate of the training time: measured on a CPU, computed for a GPU."""
@@ -141,11 +152,7 @@ def plan(
 ) -> Work:
     """Plan the work of a run: what it needs, what exists in `folder`, and what is missing."""
     samples, labels, groups = edited(dataset, edits, settings.unit)
-    recipe = _recipe(settings)
-    inputs.suits(recipe, samples.data)
-    network = starting.recorded(settings.network, settings.first_weights)
-    shape = samples.data.shape[1:]
-    trainer = TrainerSettings(network, recipe, shape, len(dataset.classes), device=device, in_flight=in_flight)
+    trainer = trainer_settings(settings, samples.data, len(dataset.classes), device=device, in_flight=in_flight)
     digests = partition.digests(samples)
     sources = None if groups is None else partition.sources(groups, len(samples))
     rows = partition.rows(partition.buckets(samples, digests, sources), digests, labels)
@@ -155,6 +162,20 @@ def plan(
     pipeline = Pipeline.plan(trainer, store, jobs, scored, need_scores=True, executor=executor)
     sizes = None if sources is None else source_sizes(sources)
     return Work(partition, rows, digests, labels, len(dataset.classes), pipeline, scored, store, sizes)
+
+
+def trainer_settings(
+    settings: Settings, x: NDArray[Any], n_classes: int, *, device: Any, in_flight: int | None = None
+) -> TrainerSettings:
+    """Return the settings of the trainer of a run's members, for samples such as x."""
+    shape = x.shape[1:]
+    if settings.encoder is not None:
+        encoder = encoders.recorded(settings.encoder, device)
+        return HeadSettings(HeadTrainer(encoder, shape, n_classes, device=device, in_flight=in_flight))
+    recipe = _recipe(settings)
+    inputs.suits(recipe, x)
+    network = starting.recorded(settings.network, settings.first_weights)
+    return TrainerSettings(network, recipe, shape, n_classes, device=device, in_flight=in_flight)
 
 
 def work_of(

@@ -36,6 +36,11 @@ def _skops() -> Any:
     return skops.io
 
 
+def require_skops() -> None:
+    """Raise MissingExtraError unless classifiers can be saved here."""
+    _skops()
+
+
 def save(classifier: RunoffClassifier, path: Path) -> None:
     """Write a fitted classifier to a new directory: completely, or not at all."""
     sio = _skops()

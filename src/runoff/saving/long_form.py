@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.errors import InputError, MissingExtraError
+from runoff.errors import InputError
+from runoff.saving import tables
 
-SUFFIXES = (".csv", ".parquet")
 COLUMNS = ("input", "member", "class", "score")
 SHOWN = 40  # characters of a name
 
@@ -30,11 +29,9 @@ class LongScores:
     inputs: NDArray[Any]
     classes: NDArray[Any]
     labels: NDArray[Any] | None
-
-
-def is_table(path: Path) -> bool:
-    """Return whether a file's name says that it is a table."""
-    return path.suffix.lower() in SUFFIXES
+    spread: NDArray[Any] | None = None
+    unit: str | None = None  # what one edit is, if known
+    election: str | None = None
 
 
 def read_scores(path: Path) -> LongScores:
@@ -78,42 +75,13 @@ def read_column(path: Path, column: str, inputs: NDArray[Any]) -> NDArray[Any]:
 
 def _columns(path: Path, needed: Sequence[str], optional: Sequence[str]) -> dict[str, list[Any]]:
     """Return columns of a table, as texts from CSV."""
-    if path.suffix.lower() == ".parquet":
-        table = _parquet(path, (*needed, *optional))
-    else:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            try:
-                rows = list(csv.reader(file))
-            except (csv.Error, UnicodeDecodeError) as error:
-                raise InputError(f"{path} cannot be read as CSV: {error}") from None
-        header = rows[0] if rows else []
-        short = next((i for i, row in enumerate(rows) if row and len(row) != len(header)), None)
-        if short is not None:
-            width = len(rows[short])
-            raise InputError(f"{path} must have {len(header)} cells in every row, got {width} in row {short + 1}")
-        body = [row for row in rows[1:] if row]
-        table = {name: [row[i] for row in body] for i, name in enumerate(header)}
+    table = tables.columns(path)
     if missing := [name for name in needed if name not in table]:
         raise InputError(
-            f"{path} must have the columns {', '.join(needed)}, got {', '.join(table) or 'none'!s:.200}: {missing[0]} is "
-            "missing"
+            f"{path} must have the columns {', '.join(needed)}, got {', '.join(table) or 'none'!s:.200}: "
+            f"{missing[0]} is missing"
         )
-    if not len(table[needed[0]]):
-        raise InputError(f"{path} must have at least one row below its header, got none")
     return {name: table[name] for name in (*needed, *optional) if name in table}
-
-
-def _parquet(path: Path, wanted: Sequence[str]) -> dict[str, list[Any]]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise MissingExtraError(f"{path} needs pyarrow. Install it with: pip install 'runoff[parquet]'") from None
-    try:
-        with path.open("rb") as file:
-            table = parquet.read_table(file)
-        return {name: table.column(name).to_pylist() if name in wanted else [] for name in table.column_names}
-    except (ArrowException, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {error!s:.200}") from None
 
 
 def _names(path: Path, column: str, values: list[Any], whole: bool | None = None) -> list[Any]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from runoff import check
 from runoff._io.files import written_whole
+from runoff._io.text import size
 from runoff.ballots import points, points_dtype, readable
 from runoff.errors import InputError
 from runoff.scores import blocks_of
@@ -46,7 +47,7 @@ def write(
             f"a proof needs one of the elections {', '.join(check.ELECTIONS)}, got {election}: omit --export"
         )
     if n * n_members * n_classes * dtype.itemsize > check.MOST_BALLOTS or n_classes > 65536:
-        raise InputError(f"a proof holds at most {check.MOST_BALLOTS:,} bytes of ballots: certify fewer inputs at once")
+        raise InputError(f"a proof holds at most {size(check.MOST_BALLOTS)} of ballots: certify fewer inputs at once")
     compressor, hashed, packed = zlib.compressobj(6), hashlib.sha256(), []
     for block in blocks_of(scores):
         data = points(readable(block)).astype(dtype.newbyteorder("<"), copy=False).tobytes()

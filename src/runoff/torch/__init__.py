@@ -11,6 +11,7 @@ except ImportError as error:
 from runoff.recipes import RECIPES, Recipe
 from runoff.torch.checkpoints import Checkpoints
 from runoff.torch.classifier import TorchClassifier
+from runoff.torch.encoders import image_encoder
 from runoff.torch.networks import NETWORKS, NetworkInNetwork, SmallNetwork
 from runoff.torch.training.jobs import Job
 from runoff.torch.training.results import Trained
@@ -27,4 +28,5 @@ __all__ = [
     "TorchClassifier",
     "Trained",
     "Trainer",
+    "image_encoder",
 ]

@@ -28,6 +28,7 @@ from runoff._version import __version__
 from runoff.errors import CheckpointError
 from runoff.torch import devices, starting
 from runoff.torch.building import State, build, seeded_generators, tensors_of
+from runoff.torch.heads import HeadTrainer
 from runoff.torch.kernels import norm_relu_pool
 from runoff.torch.networks import Factory
 from runoff.torch.training.jobs import Job, array_digest
@@ -108,16 +109,35 @@ def sources() -> str:
 
 def conditions(trainer: Trainer) -> dict[str, Any]:
     """Return what the bits of this trainer's networks depend on here, besides samples and settings."""
-    return {
+    here = {
         "device": devices.describe(trainer.device),
         "precision": trainer.precision,
         "torch": torch.__version__,
         "numpy": np.__version__,
         "runoff": __version__,
+    }
+    if isinstance(trainer, HeadTrainer):
+        return {**here, "heads": trainer.identity()}
+    return {
+        **here,
         "kernels": norm_relu_pool.version() if trainer.device.type == "cuda" else None,
         "code": sources(),
         "behaviour": behaviour(trainer.network, trainer.shape, trainer.n_classes),
     }
+
+
+def _network_identity(trainer: Any, kind: dict[str, Any]) -> list[Any]:
+    """Return all that networks depend on, besides device and versions, as parts of their identity."""
+    return [
+        trainer.recipe.to_dict(),
+        kind["kernels"],
+        list(trainer.shape),
+        trainer.n_classes,
+        kind["code"],
+        architecture(trainer.network, trainer.shape, trainer.n_classes),
+        kind["behaviour"],
+        None if (first := starting.first_weights_of(trainer.network)) is None else first.sha256,
+    ]
 
 
 class Identities:
@@ -130,14 +150,7 @@ class Identities:
         self._common = [
             FORMAT,
             dict(self.trained_with),
-            trainer.recipe.to_dict(),
-            kind["kernels"],
-            list(trainer.shape),
-            trainer.n_classes,
-            kind["code"],
-            architecture(trainer.network, trainer.shape, trainer.n_classes),
-            kind["behaviour"],
-            None if (first := starting.first_weights_of(trainer.network)) is None else first.sha256,
+            *(kind["heads"] if "heads" in kind else _network_identity(trainer, kind)),
         ]
         self.trained_with["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
 

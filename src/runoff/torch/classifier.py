@@ -13,9 +13,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from runoff import executors, recipes
+from runoff import encoders, executors, recipes
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
+from runoff.encoders import NOT_SAVED, Encoder
 from runoff.ensemble import Edit, Ensemble
 from runoff.errors import InputError
 from runoff.recipes import Recipe
@@ -23,12 +24,13 @@ from runoff.samples import Dense, Rows, Samples
 from runoff.torch import devices, inputs, starting
 from runoff.torch.building import State
 from runoff.torch.checkpoints import Checkpoints
+from runoff.torch.heads import HeadTrainer
 from runoff.torch.networks import Factory
 from runoff.torch.pipeline import MemoryStore, Pipeline, class_shares, member_scores, network_jobs
 from runoff.torch.training.jobs import compact
 from runoff.torch.training.results import Trained
 from runoff.torch.training.trainer import Trainer
-from runoff.torch.workload import TrainerSettings
+from runoff.torch.workload import HeadSettings, TrainerSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +70,10 @@ class TorchClassifier(Ensemble):
         beforehand
     weights : initial weights of all networks: None (random), the path of a safetensors file that does not depend on
         the training samples, as written by `runoff pretrain`, or "procedural" (such weights from the package)
+    encoder : members are ridge heads on the features of this trusted encoder, trained in closed form, in place of
+        networks: the name of one ("efficientnet-lite0", "-lite1", "-lite2"; with "-no-flip" for images whose mirror
+        image means something else), the path of a safetensors file with such weights, an `Encoder`, or a function from
+        X to features. `network`, `recipe` and `weights` are not used
     classes : all possible labels. Required: the outputs of the networks must not depend on the labels in y
     n_seeds : networks per member, with different seeds, whose scores are averaged (DPA*)
     device : "cpu", "cuda", "cuda:N". Default: a GPU if one is available
@@ -98,6 +104,7 @@ class TorchClassifier(Ensemble):
         hash: Any = "content",
         threat: str = "samples",
         shared: Any = None,
+        encoder: Any = None,
         device: Any = None,
         in_flight: int | None = None,
         checkpoints: str | Path | None = None,
@@ -118,6 +125,7 @@ class TorchClassifier(Ensemble):
         self.hash = hash
         self.threat = threat
         self.shared = shared
+        self.encoder = encoder
         self.device = device
         self.in_flight = in_flight
         self.checkpoints = checkpoints
@@ -130,7 +138,7 @@ class TorchClassifier(Ensemble):
         With `groups`, the source of each sample, one edit is one source, as in `RunoffClassifier`. The inputs `score`
         are scored when each network finishes, so that certifying them later takes no inference.
         """
-        self._to_score = None if score is None else compact(inputs.images(score, devices.find(self.device)))
+        self._to_score = None if score is None else self._as_scored(inputs.images(score, devices.find(self.device)))
         return super().fit(X, _host(y), _host(groups), **unsupported)
 
     def _undo(self, before: dict[str, Any]) -> None:
@@ -171,6 +179,8 @@ class TorchClassifier(Ensemble):
         from runoff.saving import networks
 
         check_is_fitted(self)
+        if self.encoder_ is not None:
+            raise InputError(NOT_SAVED)
         if self.shared_ is not None:
             raise InputError("networks on shared features cannot be saved: save features, and train on them instead")
         networks.save(self, Path(path))
@@ -198,23 +208,43 @@ class TorchClassifier(Ensemble):
         if self.executor is not None:
             executors.get(self.executor)
         starting.start(self.network, self.weights)
+        if self.encoder is not None:
+            self._check_only_encoder()
         if self.classes is None:
             raise InputError(
                 "classes must be given, such as classes=range(10): if the outputs of the networks depended on the "
                 "labels in y, one sample with a new label would change every member"
             )
 
+    def _check_only_encoder(self) -> None:
+        """Refuse settings of networks beside an encoder."""
+        if self.weights is not None:
+            raise InputError("weights are those of networks, which are not used with an encoder: leave one of them out")
+        if self.n_seeds != 1:
+            raise InputError(f"n_seeds must be 1 with an encoder, whose heads are not random, got {self.n_seeds}")
+        if self.executor is not None and not executors.get(self.executor).here:
+            raise InputError("executor must be 'local' with an encoder, whose features are computed here")
+
     def _samples_of(self, X: Any, reset: bool) -> Samples:
         array = inputs.images(X, devices.find(self.device))
         if reset:
-            if self.shared is None:
+            if self.shared is None and self.encoder is None:
                 inputs.suits(recipes.get(self.recipe), array)
             self._width = ("dense", array.shape[1:])
         elif array.shape[1:] != tuple(self._width[1]):
             raise InputError(f"X must have samples of shape {tuple(self._width[1])} as in fit, got {array.shape[1:]}")
         return Dense(array)
 
+    def _find_encoder(self) -> Encoder | None:
+        return None if self.encoder is None else encoders.get(self.encoder, self.device)
+
+    def _as_scored(self, images: NDArray[Any]) -> NDArray[Any]:
+        """Return inputs in the form that the trainer scores: an encoder gets them as they are."""
+        return images if self.encoder is not None else compact(images)
+
     def _seen_by_members(self, samples: Samples, digests: Any = None) -> Samples:
+        if self.encoder is not None:
+            return samples  # the trainer encodes them
         features = super()._seen_by_members(samples, digests)
         return features if self.shared_ is None else Dense(inputs.images(features.data, devices.find(self.device)))
 
@@ -225,7 +255,7 @@ class TorchClassifier(Ensemble):
         first = starting.first_weights_of(self._network)
         self.first_weights_ = None if first is None else first.described()
         to_score = self.__dict__.pop("_to_score", None)
-        self._inputs = None if to_score is None else compact(self._seen_by_members(Dense(to_score)).data)
+        self._inputs = None if to_score is None else self._as_scored(self._seen_by_members(Dense(to_score)).data)
         self._identities: dict[tuple[int, int], str] = {}  # by member and seed
         if self.checkpoints is not None:
             self._store = Checkpoints(self.checkpoints)
@@ -237,6 +267,17 @@ class TorchClassifier(Ensemble):
         return self._trainer_settings().trainer()
 
     def _trainer_settings(self) -> TrainerSettings:
+        if self.encoder_ is not None:
+            return HeadSettings(
+                HeadTrainer(
+                    self.encoder_,
+                    tuple(self._width[1]),
+                    len(self.classes_),
+                    device=self.device,
+                    in_flight=self.in_flight,
+                    progress=self.progress,
+                )
+            )
         shape = tuple(self._width[1]) if self.shared_ is None else self._features.data.shape[1:]
         return TrainerSettings(
             self._network, self._recipe, shape, len(self.classes_), device=self.device, in_flight=self.in_flight
@@ -280,7 +321,7 @@ class TorchClassifier(Ensemble):
         states = [((m.index, s), state) for m in self.members_ for s, state in enumerate(m.fitted)]
         n_missing = {m.index: len(m.fitted) for m in self.members_}
         parts: dict[int, dict[int, NDArray[np.float32]]] = {m.index: {} for m in self.members_}
-        scored = self._network_scores(states, compact(inputs.data))
+        scored = self._network_scores(states, self._as_scored(inputs.data))
         for m in self.members_:
             if not m.fitted:
                 yield m.index, member_scores((), m.shares, len(inputs))

@@ -82,6 +82,17 @@ def precision_of(recipe: Recipe, device: torch.device) -> str:
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
 
 
+@contextmanager
+def this_thread_alone() -> Iterator[None]:
+    """Let PyTorch use only the calling thread: its number of threads is a setting of each thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 COMPILER, COMPILER_MODULE = "TORCHINDUCTOR_DETERMINISTIC", "torch._inductor.config"
 _lock = threading.Lock()
 _active_precisions: list[str] = []  # one for each caller that relies on the settings now

@@ -231,6 +231,10 @@ NETWORKS: dict[str, Factory] = {"nin": network_in_network, "small": small}
 def get(network: str | Factory) -> Factory:
     """Return the factory of that name; a function is returned unchanged."""
     if isinstance(network, str):
+        if network not in NETWORKS and ".py:" in network:
+            raise InputError(
+                f"the network {network} is from a file: pass it again, as --network {network.split('@')[0]}"
+            )
         if network not in NETWORKS:
             raise InputError(
                 f"network must be one of {', '.join(map(repr, NETWORKS))} or a function (shape, n_classes) -> module, "

@@ -162,17 +162,15 @@ class Pipeline:
         trained_with = _joined([of_kind.trained_with for of_kind in identified])
         return cls(settings, store, jobs, missing, identities, inputs, trained_with, executor, kinds)
 
-    def work(self) -> Networks:
-        """Return the training of the missing networks, for the executor."""
-        jobs = {job.key: job for job in self.missing}
-        identities = {key: self.identities[key] for key in jobs}
+    def work(self, jobs: Iterable[Job] | None = None) -> Networks:
+        """Return the training of these networks, by default of those that are missing, for the executor."""
+        wanted = {job.key: job for job in (self.missing if jobs is None else jobs)}
+        identities = {key: self.identities[key] for key in wanted}
         store, kinds = self.store, () if self.executor.here else self.kinds
-        return Networks(self.settings, jobs, self.inputs, identities, store.weights, store.half, kinds)
+        return Networks(self.settings, wanted, self.inputs, identities, store.weights, store.half, kinds)
 
-    def train(self, show: bool | None = None) -> Iterator[Trained]:
+    def train(self, show: bool | None = None) -> Generator[Trained]:
         """Train the missing networks and yield each once it is in the store."""
-        if not self.missing:
-            return
         done, watch = len(self.jobs) - len(self.missing), Watch(show)
         with closing(self._results(watch)) as results:
             shown = with_progress(
@@ -190,21 +188,22 @@ class Pipeline:
             if key in left and storage is not None and (data := storage.get(address, digest)) is not None:
                 watch.nodes["earlier"] += 1
                 yield self.store.accept(left.pop(key), data, self.identities[key])
-        with closing(self.executor.run(work, list(left), storage, watch)) as results:
-            for key, result in results:
-                if isinstance(result, bytes):
-                    yield self.store.accept(left[key], result, self.identities[key])
-                else:
-                    yield self.store.put(result, self.identities[key])
+        if left:
+            with closing(self.executor.run(work, list(left), storage, watch)) as results:
+                for key, result in results:
+                    if isinstance(result, bytes):
+                        yield self.store.accept(left[key], result, self.identities[key])
+                    else:
+                        yield self.store.put(result, self.identities[key])
         if storage is not None:
-            self._clear(storage, work)
+            self._clear(storage)
 
-    @staticmethod
-    def _clear(storage: Storage, work: Networks) -> None:
+    def _clear(self, storage: Storage) -> None:
         """Remove what has been collected: only at the end, so that a kill loses nothing."""
-        if left := storage.existing():
+        if collected := storage.existing():
+            work = self.work(self.jobs)
             addresses = {work.address(key) for key in work.jobs}
-            for address, digest in left:
+            for address, digest in collected:
                 if address in addresses:
                     storage.remove(address, digest)
         storage.close()

@@ -13,6 +13,7 @@ from runoff._io.manifests import sha256
 from runoff.executors import Place, Work
 from runoff.recipes import Recipe
 from runoff.torch import checkpoints
+from runoff.torch.heads import HeadTrainer, linear
 from runoff.torch.networks import Factory
 from runoff.torch.training.jobs import Job, array_digest
 from runoff.torch.training.results import Trained
@@ -45,6 +46,27 @@ class TrainerSettings:
     def kind(self, place: Place = Place()) -> dict[str, Any]:  # noqa: B008
         """Return what the bits of networks depend on here."""
         return checkpoints.conditions(self.trainer(place))
+
+    def steps_of(self, n_samples: int) -> int:
+        """Return the number of training steps of a network with `n_samples` samples."""
+        return self.recipe.steps_of(n_samples)
+
+
+class HeadSettings(TrainerSettings):
+    """The settings of a `HeadTrainer`, which encodes samples on this machine."""
+
+    def __init__(self, trainer: HeadTrainer) -> None:
+        super().__init__(linear, Recipe(epochs=1), trainer.shape, trainer.n_classes)  # a recipe that is not used
+        object.__setattr__(self, "_trainer", trainer)
+
+    def trainer(self, place: Place = Place()) -> Trainer:  # noqa: ARG002, B008
+        """Return the trainer, with the features that it has computed."""
+        trainer: Trainer = self.__dict__["_trainer"]
+        return trainer
+
+    def steps_of(self, n_samples: int) -> int:  # noqa: ARG002
+        """Return the number of training steps: none, since heads are trained in closed form."""
+        return 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +115,7 @@ class Networks(Work):
 
     def weight(self, item: Key) -> float:
         """Return the number of training steps."""
-        return float(max(1, self.settings.recipe.steps_of(len(self.jobs[item].rows))))
+        return float(max(1, self.settings.steps_of(len(self.jobs[item].rows))))
 
     def measure(self, items: Sequence[Key], place: Place) -> float:
         """Return the seconds that these networks take: a few steps measured on a CPU, computed for a GPU."""
@@ -103,7 +125,7 @@ class Networks(Work):
         return guess(self.settings.trainer(place), jobs[0], sizes, np.array(scored)) - START_SECONDS * bool(place.gpu)
 
     def address(self, item: Key) -> str:
-        """Return a name that no other result has: of the network, the inputs that it scored, and the form of its file."""
+        """Return a name that no other result has: by the network, the inputs that it scored, the form of its file."""
         scored = "" if self.inputs is None else self._inputs_digest
         return sha256(f"{self.identities[item]} {scored} {self.weights} {self.half}".encode())
 
@@ -138,7 +160,9 @@ class Networks(Work):
         packed = state["jobs"]
         if "samples" in packed:
             jobs, start = {}, 0
-            for key, source, end in zip(packed["keys"].tolist(), packed["sources"], packed["ends"].tolist(), strict=True):
+            for key, source, end in zip(
+                packed["keys"].tolist(), packed["sources"], packed["ends"].tolist(), strict=True
+            ):
                 entropy, spawn_key = source
                 seeds = np.random.SeedSequence(entropy, spawn_key=spawn_key)
                 rows, labels = packed["rows"][start:end], packed["labels"][start:end]
@@ -150,6 +174,8 @@ class Networks(Work):
 
 def guess(trainer: Trainer, example: Job, sizes: Iterable[int], scored: NDArray[Any]) -> float:
     """Return roughly how many seconds it takes to train networks on these numbers of samples and score inputs."""
+    if isinstance(trainer, HeadTrainer):
+        return trainer.guess(len(example.samples), scored)
     recipe, shape = trainer.recipe, trainer.shape
     if trainer.device.type == "cpu":
         step, block = trainer.try_out(example, scored)

@@ -83,6 +83,9 @@ def run(
         report.facts |= {"manifest_sha256": steps.directory.digest, **_facts(steps.directory.manifest)}
         dataset, why_no_dataset = _resolved(dataset, why_no_dataset)
         resolved, why_no_trainer = _resolved(trainer, why_no_trainer)
+        if (encoder := steps.directory.manifest["settings"].get("encoder")) is not None:
+            name = str(encoder.get("given"))[:200] if isinstance(encoder, dict) else "of this run"
+            report.skipped(f"the encoder {name}", "it is trusted: nothing shows who could edit what it was trained on")
         progress("hashing the samples")
         if steps.compare_dataset(dataset, why_no_dataset):
             progress("ranking the stored scores")

@@ -56,8 +56,8 @@ const Explorer = (() => {
     byId("x-list").replaceChildren(...listed.map(item));
     if (!listed.includes(current) && !(stay && current)) current = listed[0] ?? null;
     byId("x-count").textContent = listed.length === 0 ? "No input matches: widen the filters."
-      : `${listed.length.toLocaleString("en")} input${listed.length === 1 ? "" : "s"}`
-        + (current && !listed.includes(current) ? `; input ${current.i} is shown, but does not match the filters` : "");
+      : `${listed.length.toLocaleString("en")} input${listed.length === 1 ? "" : "s"}`;
+    if (current && !listed.includes(current)) byId("x-count").append(` Input ${current.i} is shown, but does not match the filters.`);
     show();
   }
 

@@ -1,0 +1,224 @@
+"""Reader of tensors from PyTorch's older files, which are pickles followed by numbers; nothing is ever called.
+
+Such a file has five pickles (a magic number, a version, the machine's sizes, a dictionary of tensors, the order of
+their storages) and then the storages. The pickles are interpreted opcode by opcode. Names are compared, never imported;
+a file with any other name, opcode or layout is refused.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pickletools import genops  # parses opcodes without executing them
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
+DTYPES = {"torch FloatStorage": "<f4", "torch LongStorage": "<i8"}
+REBUILD, ORDERED = "torch._utils _rebuild_tensor_v2", "collections OrderedDict"
+NAMES = {*DTYPES, REBUILD, ORDERED}
+MOST_VALUES = 2**31  # of one storage
+
+
+class StateDictError(ValueError):
+    """A file that holds something other than a dictionary of tensors; the message says what."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    name: str
+
+
+@dataclass(frozen=True)
+class _Storage:
+    dtype: np.dtype[Any]
+    key: str
+    size: int
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+def read(data: bytes) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a file as arrays."""
+    file = io.BytesIO(data)
+    try:
+        magic, version = _value(file), _value(file)
+        if (magic, version) != (MAGIC, VERSION):
+            raise StateDictError("it is not a file of PyTorch's older format")
+        sizes, tensors, order = _value(file), _value(file), _value(file)
+        if not isinstance(sizes, dict) or sizes.get("little_endian") is not True:
+            raise StateDictError("its numbers are not little-endian")
+        if not isinstance(tensors, dict) or not all(isinstance(value, _Tensor) for value in tensors.values()):
+            raise StateDictError("it does not hold a dictionary of tensors")
+        storages = _storages(file, tensors, order)
+        return {name: _array(tensor, storages[tensor.storage.key]) for name, tensor in tensors.items()}
+    except StateDictError:
+        raise
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise StateDictError(f"it is not a file of tensors ({type(error).__name__})") from None
+
+
+def _storages(file: io.BytesIO, tensors: dict[str, _Tensor], order: Any) -> dict[str, NDArray[Any]]:
+    """Return the storages, which follow the pickles, each after its number of values."""
+    described = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
+    if not isinstance(order, list) or sorted(order) != sorted(described):
+        raise StateDictError("its list of storages is not that of its tensors")
+    storages = {}
+    for key in order:
+        storage = described[key]
+        size = int.from_bytes(file.read(8), "little")
+        content = file.read(size * storage.dtype.itemsize) if size == storage.size <= MOST_VALUES else b""
+        if len(content) != size * storage.dtype.itemsize:
+            raise StateDictError("it is truncated")
+        storages[key] = np.frombuffer(content, storage.dtype)
+    if file.read(1):
+        raise StateDictError("it holds more than tensors")
+    return storages
+
+
+def _array(tensor: _Tensor, storage: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy of a tensor's values, after checking that all lie in its storage."""
+    shape, strides = tensor.shape, tensor.strides
+    if not all(type(n) is int and n >= 0 for n in (tensor.offset, *shape, *strides)) or len(shape) != len(strides):
+        raise StateDictError(f"it has a tensor of shape {shape} and strides {strides}")
+    last = tensor.offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    if tensor.storage.size != len(storage) or 0 in shape or last >= len(storage):
+        raise StateDictError(f"it has a tensor of shape {shape} beyond its {len(storage)} values")
+    count = 1
+    for n in shape:
+        count *= n
+    if count > len(storage):
+        raise StateDictError(f"it has a tensor of shape {shape} with {len(storage)} values")
+    steps = [step * storage.itemsize for step in strides]
+    return np.lib.stride_tricks.as_strided(storage[tensor.offset :], shape, steps, writeable=False).copy()
+
+
+_PLAIN = {"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list}
+_PUT = {"BINPUT", "LONG_BINPUT"}
+_GET = {"BINGET", "LONG_BINGET"}
+
+
+class _Reader:
+    """An interpreter of the opcodes that describe a dictionary of tensors."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+
+    def step(self, code: str, argument: Any) -> None:
+        stack = self.stack
+        if code in _PLAIN:
+            stack.append(argument)
+        elif code in _CONSTANTS:
+            stack.append(_CONSTANTS[code])
+        elif code in _TUPLES:
+            stack.append(tuple(self.popped(_TUPLES[code])))
+        elif code in _EMPTY:
+            stack.append(_EMPTY[code]())
+        elif code in _PUT:
+            self.memo[argument] = stack[-1]
+        elif code in _GET:
+            stack.append(self.memo[argument])
+        else:
+            handler = getattr(self, f"do_{code.lower()}", None)
+            if handler is None:
+                raise StateDictError(f"it holds the opcode {code}, which is not allowed")
+            handler(argument)
+
+    def popped(self, n: int) -> list[Any]:
+        if not 0 <= n <= len(self.stack):
+            raise StateDictError("its stack is too short")
+        values = self.stack[len(self.stack) - n :]
+        del self.stack[len(self.stack) - n :]
+        return values
+
+    def marked(self) -> list[Any]:
+        return self.popped(len(self.stack) - self.marks.pop())
+
+    def do_proto(self, _: Any) -> None:
+        """Ignore the protocol version: only the opcodes matter."""
+
+    def do_mark(self, _: Any) -> None:
+        self.marks.append(len(self.stack))
+
+    def do_tuple(self, _: Any) -> None:
+        self.stack.append(tuple(self.marked()))
+
+    def do_setitem(self, _: Any) -> None:
+        self.update(self.popped(2))
+
+    def do_setitems(self, _: Any) -> None:
+        self.update(self.marked())
+
+    def update(self, pairs: list[Any]) -> None:
+        target, keys = self.stack[-1], pairs[::2]
+        if type(target) is not dict or not all(type(key) is str for key in keys):
+            raise StateDictError("it has a dictionary whose keys are not strings")
+        target.update(zip(keys, pairs[1::2], strict=True))
+
+    def do_append(self, _: Any) -> None:
+        self.extend(self.popped(1))
+
+    def do_appends(self, _: Any) -> None:
+        self.extend(self.marked())
+
+    def extend(self, values: list[Any]) -> None:
+        if type(self.stack[-1]) is not list:
+            raise StateDictError("it appends to something that is not a list")
+        self.stack[-1].extend(values)
+
+    def do_global(self, argument: str) -> None:
+        if argument not in NAMES:
+            raise StateDictError(f"it names {argument.replace(' ', '.')}, which is never called")
+        self.stack.append(_Name(argument))
+
+    def do_binpersid(self, _: Any) -> None:
+        self.stack.append(_storage(self.popped(1)[0]))
+
+    def do_reduce(self, _: Any) -> None:
+        called, arguments = self.popped(2)
+        self.stack.append(_result(called, arguments))
+
+    def do_build(self, _: Any) -> None:
+        """Drop attributes of the dictionary: versions of layers, which are not needed."""
+        self.popped(1)
+
+
+def _value(file: io.BytesIO) -> Any:
+    """Return the value of the next pickle."""
+    reader = _Reader()
+    for opcode, argument, _ in genops(file):
+        if opcode.name == "STOP":
+            (value,) = reader.popped(1)
+            return value
+        reader.step(opcode.name, argument)
+    raise StateDictError("it is truncated")
+
+
+def _storage(described: Any) -> _Storage:
+    match described:
+        case ("storage", _Name(kind), str(key), "cpu", int(size), None) if kind in DTYPES:
+            return _Storage(np.dtype(DTYPES[kind]), key, size)
+    raise StateDictError("it refers to something that is not a storage of numbers")
+
+
+def _result(called: Any, arguments: Any) -> Any:
+    """Return what calling a known name with known arguments would give."""
+    match called, arguments:
+        case _Name(name), () if name == ORDERED:
+            return {}
+        case _Name(name), (_Storage() as storage, offset, tuple(shape), tuple(strides), False, {}) if name == REBUILD:
+            return _Tensor(storage, offset, shape, strides)
+    raise StateDictError("it makes a call that does not describe a tensor")

@@ -1,0 +1,111 @@
+"""What `runoff certify` prints: a summary as data for JSON, and as a table for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from runoff._io.units import unit_of
+
+if TYPE_CHECKING:
+    from runoff.certificates import Certificates
+    from runoff.cli.targets import Target
+
+
+def of(
+    certificates: Certificates,
+    budgets: list[int],
+    y: NDArray[Any] | None,
+    classes: NDArray[Any] | None,
+    undefended: NDArray[Any] | None,
+    together: list[float] | None,
+    target: Target | None,
+) -> dict[str, Any]:
+    """Return the summary: shares of inputs by number of edits, and with labels the certified accuracy."""
+    accuracy = None if y is None else certificates.certified_accuracy(y, [0, *budgets])
+    summary = {
+        "inputs": len(certificates),
+        "members": certificates.n_members,
+        "classes": certificates.n_classes,
+        "buckets": certificates.n_buckets,
+        "election": certificates.election.name,
+        "bound": certificates.bound,
+        "unit": certificates.unit,
+        "edit": unit_of(certificates.unit).definition,
+        "clean_accuracy": None if accuracy is None else float(accuracy[0]),
+        "undefended_accuracy": None if undefended is None else float(np.mean(undefended == y)),
+        "budgets": budgets,
+        "certified": [float((certificates.radius >= budget).mean()) for budget in budgets],
+        "certified_accuracy": None if accuracy is None else [float(a) for a in accuracy[1:]],
+        "collective_accuracy": together,
+        "target": None if target is None else target.summary(budgets),
+        "median_radius": float(np.median(certificates.radius)),
+        "largest_radius": int(certificates.radius.max()),
+    }
+    return summary if y is None else summary | _by_class(certificates, y, budgets, classes)
+
+
+def _by_class(
+    certificates: Certificates, y: NDArray[Any], budgets: list[int], classes: NDArray[Any] | None
+) -> dict[str, Any]:
+    """Return the certified accuracy of every class, and the lowest for each number of edits."""
+    by_class = certificates.certified_accuracy(y, budgets, by_class=True)
+    names = np.arange(len(by_class)) if classes is None else classes
+    known = ~np.isnan(by_class).any(axis=1)
+    present, shares = names[known].tolist(), by_class[known]
+    return {
+        "classes_with_inputs": present,
+        "certified_accuracy_by_class": shares.T.tolist() if present else [],
+        "lowest_class": [present[int(c)] for c in shares.argmin(axis=0)] if present else [],
+    }
+
+
+def show(summary: dict[str, Any], target: Target | None) -> None:
+    """Print the summary as a table for people."""
+    title = (
+        "{inputs:,} inputs, {members:,} members, {classes:,} classes, {buckets:,} buckets: {election}, {bound} bound"
+    )
+    table = Table(title=title.format(**summary), title_justify="left")
+    unit = unit_of(summary["unit"])
+    table.add_column(f"{unit.noun}s", justify="right")
+    table.add_column("certified", justify="right")
+    accuracy = summary["certified_accuracy"]
+    if accuracy is not None:
+        table.add_column("certified accuracy", justify="right")
+    by_class = summary.get("certified_accuracy_by_class")
+    if by_class:
+        table.add_column("of the lowest class", justify="right")
+    together = summary["collective_accuracy"]
+    if together is not None:
+        table.add_column("collective accuracy", justify="right")
+    rates = [] if target is None else target.rates(summary["budgets"])
+    if target is not None:
+        table.add_column(target.title(), justify="right")
+    for i, budget in enumerate(summary["budgets"]):
+        cells = [f"{100 * summary['certified'][i]:.2f} %"]
+        cells += [f"{100 * accuracy[i]:.2f} %"] if accuracy is not None else []
+        if by_class:
+            cells.append(f"{100 * min(by_class[i]):.2f} % (class {escape(str(summary['lowest_class'][i]))})")
+        cells += [f"{100 * together[i]:.2f} %"] if together is not None else []
+        cells += [f"{100 * rates[i]:.2f} %"] if target is not None else []
+        table.add_row(str(budget), *cells)
+    console = Console()
+    console.print(table)
+    if together is not None:
+        console.print("Collective accuracy: proven to stay correct under any one attack on all inputs at once.")
+    clean = summary["clean_accuracy"]
+    if clean is not None:
+        console.print(f"Accuracy without attack: {100 * clean:.2f} %")
+    if (undefended := summary["undefended_accuracy"]) is not None:
+        console.print(
+            f"Accuracy of the undefended model without attack: {100 * undefended:.2f} %; nothing is proven for it"
+        )
+    if target is not None:
+        console.print(target.sentence())
+    if unit.name != "samples":
+        console.print(unit.definition)

@@ -1,0 +1,110 @@
+"""Training and certifying scikit-learn models on tables, for `runoff train` and `runoff certify`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from runoff._io.text import count, duration
+from runoff.certificates import LABELS_NOT_FIXED
+from runoff.cli.errors import writing
+from runoff.errors import InputError
+from runoff.saving import tables
+from runoff.saving.long_form import LongScores
+
+FOR_NETWORKS = ("network", "recipe", "weights", "hash_", "no_weights", "device", "in_flight", "retrain", "dry_run")
+
+
+def train_table(
+    path: Path,
+    out: Path,
+    label_column: str | None,
+    group_column: str | None,
+    classes: Any,
+    as_json: bool,
+    **settings: Any,
+) -> None:
+    """Train scikit-learn members on a table, and save them as a directory."""
+    from runoff import RunoffClassifier
+    from runoff.saving import classifiers
+
+    source = click.get_current_context().get_parameter_source
+    given = click.core.ParameterSource.COMMANDLINE
+    if odd := [name for name in FOR_NETWORKS if source(name) == given]:
+        option = odd[0].strip("_").replace("_", "-")
+        raise InputError(
+            f"--{option} is for networks, and {path.name} is a table for scikit-learn members: leave it out"
+        )
+    if label_column is None or classes is None:
+        raise InputError(
+            f"{path.name} is a table, so name its label column and all possible labels, as in --label-column species "
+            "--classes setosa,versicolor,virginica"
+        )
+    if out.exists():
+        raise InputError(f"{out} exists already: give another directory")
+    classifiers.require_skops()
+    started = time.perf_counter()
+    X, y, groups = tables.samples(path, label_column, group_column)
+    names = [str(c) for c in range(classes)] if isinstance(classes, int) else classes
+    classifier = RunoffClassifier(classes=names, verbose=not as_json, **settings).fit(X, y, groups)
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        classifier.save(out)
+    seconds = time.perf_counter() - started
+    if as_json:
+        facts = {
+            "model": str(out),
+            "members": len(classifier.members_),
+            "samples": len(X),
+            "seconds": round(seconds, 1),
+        }
+        click.echo(json.dumps(facts | {"balance": classifier.balance()}))
+        return
+    click.echo(f"{count(len(X), 'sample')} of {path.name}: {classifier.balance()}; trained in {duration(seconds)}")
+    shown = shlex.quote(str(out))
+    columns = f"--label-column {shlex.quote(label_column)}"
+    columns += "" if group_column is None else f" --group-column {shlex.quote(group_column)}"
+    click.echo(f"Next: runoff certify {shown} --inputs NEW.csv {columns}")
+
+
+def is_model(path: Path) -> bool:
+    """Return whether a directory is a saved scikit-learn ensemble."""
+    manifest = path / "manifest.json"
+    if not manifest.is_file() or manifest.stat().st_size > 2**26:
+        return False
+    try:
+        return bool(json.loads(manifest.read_bytes())["format"] == "runoff classifier")
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def scores_of(
+    model: Path, inputs: Path | None, label_column: str | None, group_column: str | None = None
+) -> LongScores:
+    """Return the scores of a saved ensemble for the inputs in a table."""
+    from runoff import RunoffClassifier
+
+    if inputs is None:
+        raise InputError(f"{model} is a saved classifier: pass the inputs to certify, as --inputs NEW.csv")
+    if not tables.is_table(inputs):
+        raise InputError(f"--inputs must be a .csv or .parquet table, got {inputs}")
+    X, labels, _ = tables.samples(inputs, label_column, group_column)
+    classifier = RunoffClassifier.load(model)
+    scores = classifier.scores(X)
+    if not scores.classes_fixed:
+        raise InputError(LABELS_NOT_FIXED)
+    return LongScores(
+        np.asarray(scores.values),
+        np.arange(len(X)),
+        classifier.classes_,
+        None if labels is None else np.array(labels),
+        spread=classifier.partition_.spread,
+        unit=classifier.partition_.unit,
+        election=classifier.election,
+    )

@@ -1,0 +1,251 @@
+"""Collective certificates: how many of all predictions one attack can flip at once.
+
+Pointwise certificates grant every input an attack of its own. A real attack chooses its buckets once, for all inputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from runoff import attacks
+from runoff.ballots import Ballots, points, readable
+from runoff.certificates import checked_budgets, checked_labels
+from runoff.collective import _bound, _search
+from runoff.collective._threats import Contested
+from runoff.errors import InputError
+from runoff.scores import blocks_of, selected
+from runoff.spreads import disjoint
+
+if TYPE_CHECKING:
+    from runoff.attacks import Attack
+    from runoff.certificates import Certificates
+    from runoff.elections.base import Threat
+
+ROUNDS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class CollectiveAttack:
+    """One takeover that flips many predictions.
+
+    Attributes
+    ----------
+    buckets, members : what is taken over
+    flipped : the inputs that are predicted correctly before the attack and not after it
+    accuracy : the fraction of inputs that stay correct
+    exact : whether no attack of this size can flip more, because all were tried
+
+    """
+
+    buckets: NDArray[np.int64]
+    members: NDArray[np.int64]
+    flipped: NDArray[np.int64]
+    accuracy: float
+    exact: bool
+    _ballots: Callable[[int], Ballots] = field(repr=False)
+    _certificates: Certificates = field(repr=False)
+
+    def __len__(self) -> int:
+        """Return the number of buckets taken over."""
+        return len(self.buckets)
+
+    def on(self, i: int) -> Attack:
+        """Return what the attack does to input i, one of `flipped`: the new ballots and the new prediction."""
+        if i not in self.flipped:
+            raise InputError(f"the input must be one of the {len(self.flipped)} that are flipped, got {i!r}")
+        election = self._certificates.election
+        ballots = self._ballots(i)
+        found = attacks.carried_out(election, ballots, self.members, self.buckets)
+        return found.named(self._certificates.classes)
+
+
+def collective_accuracy(
+    certificates: Certificates,
+    y_true: ArrayLike,
+    budgets: ArrayLike,
+    *,
+    scores: ArrayLike | Iterator[ArrayLike] | None = None,
+    rounds: int = ROUNDS,
+    time_limit: float | None = None,
+) -> NDArray[np.float64]:
+    """Return the smallest fraction of inputs proven to stay correct under any one attack, for each number of edits.
+
+    After any such number of edits of the training data, at least this fraction of all inputs is still predicted
+    correctly. `certified_accuracy` grants each input edits of its own, so it is never above. The result is
+    exact where all sets of buckets can be tried, and a lower bound elsewhere. `collective_attack` is the other side.
+
+    Parameters
+    ----------
+    certificates : Certificates
+    y_true : (n_samples,) the true classes
+    budgets : numbers of edits; 0 gives the clean accuracy
+    scores : the scores that were certified, required if the certificates were made from an iterator
+    rounds : how often the bound is improved; 0 for exact results and `certified_accuracy` only
+    time_limit : seconds, after which no further round begins. With a limit, the result depends on the machine's speed,
+        without one only on its floating-point arithmetic, by a few inputs. It is proven in any case: the proof is in
+        integers.
+
+    Returns
+    -------
+    accuracy : (n_budgets,) floats
+
+    Examples
+    --------
+    >>> import numpy as np, runoff
+    >>> ballots = np.eye(2, dtype=np.uint8)
+    >>> members = np.array([[0, 0, 0, 1, 1], [1, 1, 0, 0, 0], [0, 1, 1, 0, 0]])  # the votes of 5 members on 3 inputs
+    >>> certificates = runoff.certify(ballots[members], election="plurality")
+    >>> runoff.certified_accuracy(certificates, [0, 0, 0], [1])
+    array([0.])
+    >>> runoff.collective_accuracy(certificates, [0, 0, 0], [1])
+    array([0.33333333])
+
+    """
+    edits = checked_budgets(budgets)
+    options: dict[str, Any] = {"scores": scores, "rounds": rounds, "time_limit": time_limit}
+    safe = dict(by_budget(certificates, y_true, edits, **options))
+    return np.array([safe[int(edit)] for edit in edits], np.float64)
+
+
+def by_budget(
+    certificates: Certificates,
+    y_true: ArrayLike,
+    budgets: ArrayLike,
+    *,
+    scores: ArrayLike | Iterator[ArrayLike] | None = None,
+    rounds: int = ROUNDS,
+    time_limit: float | None = None,
+) -> Iterator[tuple[int, float]]:
+    """Yield the results of `collective_accuracy` one by one: a number of edits, the largest first, and a fraction."""
+    labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
+    if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 0:
+        raise InputError(f"rounds must be a non-negative integer, got {rounds!r}")
+    if time_limit is not None and not time_limit >= 0:
+        raise InputError(f"time_limit must be a number of seconds from 0, got {time_limit!r}")
+    began = time.monotonic()
+    correct = np.asarray(certificates.prediction == labels)
+    wanted = sorted({int(edit) for edit in edits}, reverse=True)
+    contested = _contested(certificates, correct, min(wanted[0], certificates.n_buckets) if wanted else 0, scores)
+    least = 0  # what is safe from more edits is safe from fewer
+    for at, edit in enumerate(wanted):
+        deadline = None
+        if time_limit is not None:
+            now = time.monotonic()
+            deadline = now + (began + time_limit - now) / (len(wanted) - at)
+        size = min(edit, certificates.n_buckets)
+        here = contested.within(size, certificates.radius[contested.inputs] < size)
+        least = max(least, int(correct.sum()) - _most_flipped(here, size, rounds, deadline))
+        yield edit, least / len(labels)
+
+
+def collective_attack(
+    certificates: Certificates,
+    y_true: ArrayLike,
+    edits: int,
+    *,
+    scores: ArrayLike | None = None,
+    starts: int = _search.STARTS,
+) -> CollectiveAttack:
+    """Return the best attack found that takes over `edits` buckets to flip as many correct predictions as possible.
+
+    All sets of buckets are tried if they are few, else a local search starts from `starts` random sets. What the best
+    of all attacks leaves is between `collective_accuracy` and the accuracy of this attack.
+
+    Parameters
+    ----------
+    certificates : Certificates
+    y_true : (n_samples,) the true classes
+    edits : the number of edits, which take over a bucket each
+    scores : the scores that were certified, required if the certificates were made from an iterator
+    starts : of the local search
+
+    Returns
+    -------
+    attack : CollectiveAttack
+
+    """
+    labels = checked_labels(certificates, y_true)
+    size = int(checked_budgets(edits)[0]) if np.ndim(edits) == 0 else -1
+    if size < 0:
+        raise InputError(f"edits must be one non-negative integer, got {edits!r}")
+    if isinstance(starts, bool) or not isinstance(starts, (int, np.integer)) or starts < 1:
+        raise InputError(f"starts must be a positive integer, got {starts!r}")
+    if isinstance(scores, Iterator):
+        raise InputError("scores must be an array, got an iterator: the attack may be carried out later on each input")
+    size = min(size, certificates.n_buckets)
+    correct = np.asarray(certificates.prediction == labels)
+    contested = _contested(certificates, correct, size, scores)
+    exact = _search.can_try_all(contested, size)
+    buckets = _search.best_of_all(contested, size) if exact else _search.best_found(contested, size, starts)
+    taken = np.zeros((1, certificates.n_buckets), np.bool_)
+    taken[0, buckets] = True
+    flipped = contested.inputs[contested.flips(taken)[0]]
+    spread = contested.spread
+
+    def ballots(i: int) -> Ballots:
+        return next(_ballots(certificates, np.array([i]), scores))[1]
+
+    accuracy = float((correct.sum() - len(flipped)) / len(labels))
+    return CollectiveAttack(buckets, spread.reached(buckets), flipped, accuracy, exact, ballots, certificates)
+
+
+def _most_flipped(contested: Contested, edits: int, rounds: int, deadline: float | None) -> int:
+    """Return a proven upper bound on the inputs that one attack flips, exact if all attacks can be tried."""
+    if not len(contested) or (deadline is not None and time.monotonic() >= deadline):
+        return len(contested)
+    if _search.can_try_all(contested, edits):
+        taken = np.zeros((1, contested.spread.n_buckets), np.bool_)
+        taken[0, _search.best_of_all(contested, edits)] = True
+        return int(contested.count(taken)[0])
+    return _bound.most_flipped(contested, edits, rounds, deadline)
+
+
+def _contested(
+    certificates: Certificates, correct: NDArray[np.bool_], edits: int, scores: ArrayLike | Iterator[ArrayLike] | None
+) -> Contested:
+    """Return the correct inputs that an attack of this size may flip, with their threats."""
+    rows = np.flatnonzero(correct & (certificates.radius < edits))
+    spread = disjoint(certificates.n_members) if certificates.spread is None else certificates.spread
+    election = certificates.election
+
+    def threats() -> Iterator[tuple[int, Iterator[Threat]]]:
+        for i, ballots in _ballots(certificates, rows, scores):
+            outcome = election.hold(ballots)
+            known = certificates.prediction[i]
+            now = outcome.prediction if certificates.classes is None else certificates.classes[outcome.prediction]
+            if now != known:
+                raise InputError(
+                    f"scores must be those certified, but input {i}'s prediction is now {now} and was {known}"
+                )
+            yield i, election.threats(ballots, outcome)
+
+    return Contested.collect(threats(), edits, spread)
+
+
+def _ballots(certificates: Certificates, rows: NDArray[np.int64], scores: Any) -> Iterator[tuple[int, Ballots]]:
+    """Yield the given inputs with their ballots, in order."""
+    shape = (certificates.n_members, certificates.n_classes)
+    if scores is None:
+        if certificates._scores is None:
+            raise InputError(
+                "these certificates were made from an iterator, which keeps no scores: pass all scores again as "
+                f"scores=, an array ({len(certificates)}, {shape[0]}, {shape[1]}) or an iterator"
+            )
+        scores = (
+            certificates._scores if certificates._rows is None else selected(certificates._scores, certificates._rows)
+        )
+    done = 0
+    for block in blocks_of(scores):
+        if block.shape[1:] != shape:
+            raise InputError(f"scores must have {shape[0]} members and {shape[1]} classes, got shape {block.shape}")
+        for i in rows[(rows >= done) & (rows < done + len(block))]:
+            yield int(i), points(readable(block[i - done : i - done + 1], int(i)))[0]
+        done += len(block)
+    if done != len(certificates):
+        raise InputError(f"scores must be those of the {len(certificates)} inputs certified, got {done} inputs")

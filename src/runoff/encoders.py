@@ -1,0 +1,296 @@
+"""Encoders: fixed functions from inputs to features, on which members are trained.
+
+An encoder does not depend on the training samples, so an edit changes features of the edited sample only, and the
+guarantee is that of the members. But whoever could change the encoder, or the data that it was made from, could change
+all features at once. So an encoder is a trusted part, identified by the SHA-256 of its weights.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+from runoff import hashing
+from runoff._io.files import open_array, sha256_of, write_array
+from runoff._io.progress import with_progress
+from runoff.errors import InputError, StorageError
+
+NOT_SAVED = (
+    "a classifier with an encoder cannot be saved, because the encoder would be lost: fit one without it on "
+    "encoder.features(X), and save that"
+)
+log = logging.getLogger("runoff")
+Digests = NDArray[np.void]  # a SHA-256 per sample
+WIDTH = 32  # bytes of a digest
+SAVE_SECONDS = 20.0  # of work that an interruption may lose
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    """A fixed function from inputs to features, with its identity.
+
+    The features of an input must depend on nothing but the input. `function` gets blocks of exactly `batch` inputs (the
+    last is filled up) and returns `batch` rows of numbers. With a batch of 1, no other input can have an effect. With
+    more, the first block is computed in two orders, and other bits are an error.
+
+    Parameters
+    ----------
+    function : an array of inputs in float64 (batch, ...), or a list of `batch` texts, to an array (batch, features)
+    name : what reports call it
+    sha256 : of the weights or whatever else it consists of; None if it is unknown
+    batch : inputs per call
+    workers : calls at a time
+    settings : what its bits depend on besides the weights, such as precision and device
+    check : called with all inputs at once, to raise InputError if they are not of the expected kind
+    cache : a directory in which features are kept, or None. It needs `sha256`
+
+    """
+
+    function: Callable[[Any], Any] = field(repr=False)
+    name: str
+    sha256: str | None = None
+    batch: int = 1
+    workers: int = 1
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[Any], None] | None = field(default=None, repr=False)
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "workers"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.cache is not None and not isinstance(self.cache, Path):
+            object.__setattr__(self, "cache", Path(self.cache))
+        if self.cache is not None and self.sha256 is None:
+            raise InputError("an encoder whose features are cached needs sha256=, to tell it from others")
+
+    @property
+    def identity(self) -> str:
+        """A digest of everything that features depend on besides the input."""
+        parts = [self.name, self.sha256, self.batch, dict(self.settings)]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+
+    def described(self) -> dict[str, Any]:
+        """Return name and SHA-256 as recorded in manifests."""
+        return {"name": self.name, "sha256": self.sha256}
+
+    def features(self, X: Any, *, show: bool | None = None) -> NDArray[np.float32]:
+        """Return the features of inputs, (n, features). Inputs of the same content have the same features.
+
+        Features that are not finite are replaced by zeros, all of an input's. With a cache, features are stored as they
+        are computed, so that an interrupted call continues where it stopped.
+        """
+        digests = content_digests(X)
+        if self.check is not None:
+            self.check(X)
+        if not len(digests):
+            raise InputError("X must hold at least one input, got none")
+        # In the order of contents, so that the order of X cannot matter.
+        distinct, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
+        cache = FeatureCache(None if self.cache is None else self.cache / self.identity)
+        where, known = cache.find(distinct)
+        missing = np.flatnonzero(where < 0)
+        computed = list(self._computed(X, first[missing], distinct[missing], cache, len(distinct) - len(missing), show))
+        parts = [*computed, *([known] if len(known) else [])]
+        values = np.empty((len(distinct), _width(parts)), np.float32)
+        values[missing] = np.concatenate(computed) if computed else 0
+        values[where >= 0] = known[where[where >= 0]] if len(known) else 0
+        features: NDArray[np.float32] = values[inverse.reshape(-1)]
+        return features
+
+    def uncached(self, X: Any) -> NDArray[np.float32]:
+        """Return the features of at most `batch` inputs, computed whether or not they are cached."""
+        return self._block(X, np.arange(len(X)))
+
+    def _computed(
+        self, X: Any, rows: NDArray[np.intp], digests: Digests, cache: FeatureCache, done: int, show: bool | None
+    ) -> Iterator[NDArray[np.float32]]:
+        """Yield the features of these rows of X, block by block, and put them into the cache now and then."""
+        blocks = [rows[start : start + self.batch] for start in range(0, len(rows), self.batch)]
+        if blocks:
+            self._check(X, blocks[0])
+        waiting: list[NDArray[np.float32]] = []
+        stored, saved = 0, time.monotonic()
+        try:
+            found = self._blocks(X, blocks)
+            for part in with_progress(found, "computing features", len(rows), done=done, show=show, unit="inputs"):
+                _width([*waiting[:1], part])
+                waiting.append(part)
+                yield part
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    stored += cache.put(digests[stored:], waiting)
+                    waiting, saved = [], time.monotonic()
+        finally:
+            cache.put(digests[stored:], waiting)
+
+    def _blocks(self, X: Any, blocks: list[NDArray[np.intp]]) -> Iterator[NDArray[np.float32]]:
+        """Yield the features of blocks, in their order."""
+        if self.workers == 1:
+            yield from (self._block(X, block) for block in blocks)
+            return
+        pool = ThreadPoolExecutor(self.workers)
+        try:
+            yield from pool.map(lambda block: self._block(X, block), blocks)
+        finally:
+            pool.shutdown(cancel_futures=True)  # after an interruption, not all blocks
+
+    def _block(self, X: Any, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Return the features of at most `batch` inputs; the block is filled up with the last one."""
+        filled = np.concatenate([rows, np.repeat(rows[-1:], self.batch - len(rows))])
+        return self._called(_taken(X, filled))[: len(rows)]
+
+    def _called(self, inputs: Any) -> NDArray[np.float32]:
+        values = np.asarray(self.function(inputs))
+        if values.ndim != 2 or len(values) != self.batch or values.dtype.kind not in "biuf":
+            raise InputError(
+                f"the encoder must return an array ({self.batch}, features) of numbers for {self.batch} input(s), got "
+                f"shape {values.shape} and dtype {values.dtype}"
+            )
+        with np.errstate(over="ignore"):
+            features = values.astype(np.float32)
+        features[~np.isfinite(features).all(axis=1)] = 0
+        return features
+
+    def _check(self, X: Any, rows: NDArray[np.intp]) -> None:
+        """Reject a function whose results for an input differ between calls, or with what else is in the block."""
+        filled = np.resize(rows, self.batch)
+        orders = (filled[::-1], np.repeat(rows[:1], self.batch))
+        forward = self._called(_taken(X, filled)).view(np.uint32)
+        calls = map(lambda order: self._called(_taken(X, order)).view(np.uint32), orders)  # noqa: C417
+        if self.workers > 1:  # where libraries may use more threads
+            with ThreadPoolExecutor(1) as pool:
+                backward, alone = pool.submit(list, calls).result()
+        else:
+            backward, alone = calls
+        if not np.array_equal(forward, backward[::-1]) or not (alone == forward[0]).all():
+            fix = "the other inputs of a block, too: use batch=1" if self.batch > 1 else "something else, too"
+            raise InputError(f"the encoder's features must depend on the input alone, but they depend on {fix}")
+
+
+def get(encoder: Any, device: Any = None) -> Encoder:
+    """Return the encoder of a name, a path or a function; an `Encoder` is returned unchanged."""
+    if isinstance(encoder, Encoder):
+        return encoder
+    if isinstance(encoder, (str, Path)):
+        from runoff.torch.encoders import named
+
+        return named(encoder, device=device)
+    if callable(encoder) and not isinstance(encoder, type):
+        return Encoder(encoder, getattr(encoder, "__qualname__", type(encoder).__qualname__))
+    raise InputError(
+        "encoder must be a name, the path of a safetensors file, a function from inputs to features (such as the "
+        f"transform of a fitted transformer), or an Encoder, got {type(encoder).__name__}"
+    )
+
+
+class FeatureCache:
+    """Features in a directory, by content: files of rows, each with the digest of a sample and its features.
+
+    A file is named by its SHA-256, and a damaged one is ignored. Anyone who can write to the directory can change
+    predictions, but nothing that is read is executed. Without a directory, nothing is kept.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def find(self, digests: Digests) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the place of each sample among the stored features, or -1, and the stored features."""
+        rows = self._rows()
+        if not len(rows):
+            return np.full(len(digests), -1), np.empty((0, 0), np.float32)
+        stored, first = np.unique(_as_digests(rows[:, :WIDTH]), return_index=True)
+        at = np.searchsorted(stored, digests).clip(0, len(stored) - 1)
+        found = stored[at] == digests
+        used = first[at[found]]
+        where = np.full(len(digests), -1)
+        where[found] = np.arange(len(used))
+        return where, np.ascontiguousarray(rows[used, WIDTH:]).view("<f4").astype(np.float32, copy=False)
+
+    def _rows(self) -> NDArray[np.uint8]:
+        parts: list[NDArray[np.uint8]] = []
+        for file in sorted(self.path.glob("*.npy")) if self.path is not None and self.path.is_dir() else ():
+            try:
+                if sha256_of(file) != file.stem:
+                    raise InputError("altered or damaged")
+                part = open_array(file)
+                if part.dtype != np.uint8 or part.ndim != 2 or part.shape[1] <= WIDTH or part.shape[1] % 4:
+                    raise InputError("not features")
+                if parts and part.shape[1] != parts[0].shape[1]:
+                    raise InputError("of another width")
+            except (InputError, OSError) as error:
+                log.warning("%s is ignored: %s", file, error)
+                continue
+            parts.append(part)
+        return np.concatenate(parts) if parts else np.empty((0, WIDTH), np.uint8)
+
+    def put(self, digests: Digests, parts: Sequence[NDArray[np.float32]]) -> int:
+        """Store features of the first of these samples, and return how many."""
+        if not parts:
+            return 0
+        features = np.concatenate(parts)
+        if self.path is not None:
+            names = np.frombuffer(digests[: len(features)].tobytes(), np.uint8).reshape(-1, WIDTH)
+            rows = np.concatenate([names, features.astype("<f4").view(np.uint8)], axis=1)
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                written = self.path / f"new-{os.getpid()}-{time.monotonic_ns()}.part"
+                write_array(written, rows)
+                written.rename(self.path / f"{sha256_of(written)}.npy")
+            except OSError as error:
+                log.warning("features could not be cached in %s: %s", self.path, error.strerror)
+        return len(features)
+
+
+def cache_directory() -> Path:
+    """Return the directory of cached features: below RUNOFF_CACHE, or the user's cache directory."""
+    chosen = os.environ.get("RUNOFF_CACHE")
+    try:
+        root = Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("runoff", appauthor=False)
+    except RuntimeError:
+        raise StorageError("there is no home directory for cached features: set RUNOFF_CACHE to a directory") from None
+    return root
+
+
+def content_digests(X: Any) -> Digests:
+    """Return a SHA-256 of each input, the same for numbers of any type, and for all forms of a text in Unicode."""
+    if _is_numbers(X):
+        found = [hashlib.sha256(row).digest() for row in hashing.number_rows(X)]
+    elif isinstance(X, (list, tuple, np.ndarray)) and all(isinstance(x, str) for x in X):
+        found = [hashlib.sha256(hashing.cell(x)).digest() for x in X]
+    else:
+        raise InputError(f"X must be an array of numbers or a list of texts for an encoder, got {type(X).__name__}")
+    return _as_digests(np.frombuffer(b"".join(found), np.uint8).reshape(-1, WIDTH))
+
+
+def _is_numbers(X: Any) -> bool:
+    return isinstance(X, np.ndarray) and X.dtype.kind in "biuf" and X.ndim > 0
+
+
+def _width(parts: Sequence[NDArray[np.float32]]) -> int:
+    """Return the number of features, which must be the same in all parts."""
+    widths = {int(part.shape[1]) for part in parts}
+    if len(widths) != 1:
+        raise InputError(f"the encoder must return as many features for all inputs, got {sorted(widths)}")
+    return widths.pop()
+
+
+def _as_digests(rows: NDArray[np.uint8]) -> Digests:
+    return np.ascontiguousarray(rows).view(f"V{WIDTH}").reshape(-1)
+
+
+def _taken(X: Any, rows: NDArray[np.intp]) -> Any:
+    """Return inputs in one form: an edit that changes the type of X must not change what an encoder gets."""
+    return hashing.plain_floats(X[rows]) if _is_numbers(X) else [hashing.plain_text(X[i]) for i in rows]

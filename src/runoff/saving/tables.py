@@ -1,0 +1,97 @@
+"""Tables from CSV and Parquet files, in which no cell can change how another one is read."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runoff.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SUFFIXES = (".csv", ".parquet")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+MISSING = ("", "na", "nan", "null", "none")
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file's name says that it is a table."""
+    return path.suffix.lower() in SUFFIXES
+
+
+def columns(path: Path) -> dict[str, list[Any]]:
+    """Return the columns of a table by name, as texts from CSV."""
+    table = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    if not any(table.values()):
+        raise InputError(f"{path} must have at least one row below its header, got none")
+    return table
+
+
+def samples(
+    path: Path, label_column: str | None, group_column: str | None = None
+) -> tuple[pd.DataFrame, list[str] | None, list[Any] | None]:
+    """Return a table's other columns as samples, the label column as texts, and the column of sources as it is.
+
+    Each cell is a number, a text or missing by itself: a library that infers types of columns would let one inserted
+    cell turn a column of numbers into texts, for all samples.
+    """
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingExtraError(f"{path} needs pandas. Install it with: pip install 'runoff[pandas]'") from None
+    table = columns(path)
+    for what, name in (("label", label_column), ("group", group_column)):
+        if name is not None and name not in table:
+            raise InputError(f"{path} must have the {what} column {name!r}, got {', '.join(table)!s:.200}")
+    if label_column is not None and label_column == group_column:
+        raise InputError(f"the label column and the group column must be two columns, got {label_column!r} twice")
+    labels = None if label_column is None else [str(value) for value in table.pop(label_column)]
+    groups = None if group_column is None else [None if value == "" else value for value in table.pop(group_column)]
+    if not table:
+        raise InputError(
+            f"{path} must have columns beside the label{'' if groups is None else ' and the group'}, got none"
+        )
+    as_read = path.suffix.lower() != ".csv"
+    cells = {name: values if as_read else [_cell(text) for text in values] for name, values in table.items()}
+    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in cells.items()}), labels, groups
+
+
+def _cell(text: str) -> float | str | None:
+    """Return the value of a cell of a CSV file."""
+    stripped = text.strip()
+    if stripped.lower() in MISSING:
+        return None
+    return float(stripped) if NUMBER.fullmatch(stripped) else text
+
+
+def _csv(path: Path) -> dict[str, list[Any]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        try:
+            rows = list(csv.reader(file))
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise InputError(f"{path} cannot be read as CSV: {error}") from None
+    header = rows[0] if rows else []
+    if len({*header}) < len(header):
+        raise InputError(f"{path} must have columns of different names, got {', '.join(header)!s:.200}")
+    short = next((i for i, row in enumerate(rows) if row and len(row) != len(header)), None)
+    if short is not None:
+        width = len(rows[short])
+        raise InputError(f"{path} must have {len(header)} cells in every row, got {width} in row {short + 1}")
+    body = [row for row in rows[1:] if row]
+    return {name: [row[i] for row in body] for i, name in enumerate(header)}
+
+
+def _parquet(path: Path) -> dict[str, list[Any]]:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise MissingExtraError(f"{path} needs pyarrow. Install it with: pip install 'runoff[parquet]'") from None
+    try:
+        with path.open("rb") as file:
+            table = parquet.read_table(file)
+        return {name: table.column(name).to_pylist() for name in table.column_names}
+    except (ArrowException, ValueError) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {error!s:.200}") from None

@@ -1,0 +1,51 @@
+"""Networks from a file of yours, as in net.py:make, for commands.
+
+Their name in a run is net.py:make@ and the start of the file's SHA-256, so a changed file is noticed. No command runs
+code because a run names it: the file must be passed again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+
+from runoff.errors import InputError
+from runoff.recipes import NETWORKS as NAMES
+from runoff.torch.networks import NETWORKS
+
+EXPECTED = "FILE.py:FUNCTION, where FUNCTION(shape, n_classes) returns a torch.nn.Module"
+
+
+def registered(network: str) -> str:
+    """Return the name of a network; FILE.py:FUNCTION is imported and known by its name from then on."""
+    if network in NAMES:
+        return network
+    given, _, digest = network.partition("@")
+    file, _, function = given.rpartition(":")
+    if not file.endswith(".py") or not function:
+        raise InputError(f"--network must be one of {', '.join(map(repr, NAMES))} or {EXPECTED}, got {network!r:.80}")
+    path = Path(file).expanduser()
+    try:
+        code = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"--network {given} cannot be read: {error.strerror}") from None
+    start = hashlib.sha256(code).hexdigest()[:12]
+    if digest and digest != start:
+        raise InputError(
+            f"--network {path.name} has changed since: its SHA-256 starts with {start}, not with {digest:.12}"
+        )
+    spec = importlib.util.spec_from_file_location(f"runoff_network_{start}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"--network must be {EXPECTED}, got {network!r:.80}")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"--network {given} cannot be imported: {type(error).__name__}: {error!s:.200}") from error
+    factory = getattr(module, function, None)
+    if not callable(factory):
+        raise InputError(f"--network must be {EXPECTED}, and {path.name} has no function {function!r:.40}")
+    name = f"{path.name}:{function}@{start}"
+    NETWORKS[name] = factory
+    return name

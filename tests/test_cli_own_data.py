@@ -1,0 +1,205 @@
+"""The command line with what people bring along: a network in a file, a table, a machine to describe."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import runoff
+from helpers import run
+from runoff import cli
+
+NETWORK = """
+from torch import nn
+
+def make(shape, n_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear({width} * shape[1] * shape[2], n_classes))
+"""
+
+
+def test_a_network_from_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(NETWORK.format(width=1))
+    (tmp_path / "images.npz").write_bytes(b"")
+    draws = np.random.default_rng(0)
+    arrays = {"x": draws.integers(0, 255, (24, 8, 8), np.uint8), "y": np.arange(24) % 2}
+    np.savez("images.npz", x_train=arrays["x"], y_train=arrays["y"], x_test=arrays["x"][:9], y_test=arrays["y"][:9])
+    options = ["--k", 2, "--recipe", "quick", "--device", "cpu", "--classes", 2, "--out", "out"]
+    result = run("train", "images.npz", *options, "--network", "net.py:make")
+    assert result.exit_code == 0, result.output
+    name = json.loads(Path("out/manifest.json").read_text())["settings"]["network"]
+    assert name.startswith("net.py:make@")
+    assert run("certify", "out").exit_code == 0
+    assert run("train", "images.npz", *options, "--network", name).exit_code == 0
+    np.savez("bad.npz", x=arrays["x"][:1], y=arrays["y"][:1])
+    from runoff.torch.networks import NETWORKS
+
+    monkeypatch.delitem(NETWORKS, name)  # as in another process
+    result = run("update", "out", "--remove", "bad.npz", "--device", "cpu")
+    assert f"the network {name} is from a file: pass it again, as --network net.py:make" in result.stderr
+    assert run("verify", "out", "--retrain", 1, "--network", "net.py:make", "--device", "cpu").exit_code == 0
+    assert run("update", "out", "--remove", "bad.npz", "--network", "net.py:make", "--device", "cpu").exit_code == 0
+    (tmp_path / "net.py").write_text(NETWORK.format(width="0 or 1"))
+    result = run("train", "images.npz", *options, "--network", name)
+    assert "net.py has changed since: its SHA-256 starts with" in result.stderr
+    assert run("train", "images.npz", *options, "--network", "net.py:make").exit_code == 2  # another run
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("resnet", "--network must be one of 'nin', 'small' or FILE.py:FUNCTION"),
+        ("absent.py:make", "--network absent.py:make cannot be read: No such file"),
+        ("net.py:missing", "net.py has no function 'missing'"),
+        ("broken.py:make", "--network broken.py:make cannot be imported: ModuleNotFoundError"),
+    ],
+)
+def test_networks_that_cannot_be_used(tmp_path, monkeypatch, given, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(NETWORK)
+    (tmp_path / "broken.py").write_text("import no_such_module_of_mine\n")
+    result = run("train", "digits", "--k", 2, "--network", given, "--out", "out")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_doctor_describes_the_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("RUNOFF_DATA", str(tmp_path / "nowhere"))
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["runoff"]["version"] == runoff.__version__
+    assert found["packages"]["numpy"] == np.__version__
+    assert found["system"]["python"] == sys.version.split()[0]
+    assert found["devices"]["cpu"]
+    assert found["places"]["data"].startswith(f"{tmp_path / 'nowhere'}, which does not exist; found: digits")
+    assert found["variables"]["RUNOFF_DATA"] == str(tmp_path / "nowhere")
+    assert set(os.environ.values()) & set(found["variables"].values()) == set(found["variables"].values())
+    text = run("doctor").stdout
+    assert f"  numpy: {np.__version__}\n" in text
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "pip install 'runoff[torch]'" in run("doctor").stdout
+    assert "doctor" in cli.COMMANDS
+
+
+def table(n, seed):
+    draws = np.random.default_rng(seed)
+    kind = draws.integers(0, 2, n)
+    rows = [
+        f"{'' if i % 9 == 0 else round(draws.normal(3 * k), 3)},{draws.choice(['red', 'blue'])},{draws.normal(k):.3f},"
+        f"{['ham', 'spam'][k]}"
+        for i, k in enumerate(kind)
+    ]
+    return ["length,colour,width,kind", *rows]
+
+
+def test_a_table_is_trained_on_and_certified(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").write_text("\n".join(table(200, 0)))
+    Path("new.csv").write_text("\n".join(table(60, 1)))
+    options = ["--k", 10, "--label-column", "kind", "--classes", "ham,spam"]
+    result = run("train", "train.csv", *options, "--out", "model")
+    assert result.exit_code == 0, result.output
+    assert "200 samples of train.csv: 10 members" in result.stdout
+    assert "Next: runoff certify model --inputs NEW.csv --label-column kind" in result.stdout
+    result = run("certify", "model", "--inputs", "new.csv", "--label-column", "kind", "--out", "rows.csv", "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert summary["clean_accuracy"] > 0.8
+    assert summary["certified_accuracy"][1] > 0.5
+    assert Path("rows.csv").read_text().startswith("input,prediction,radius,runner_up,label\n0,")
+    # A text in a column of numbers reaches the members of its own bucket only.
+    Path("edited.csv").write_text("\n".join([*table(200, 0), "broken,red,text,ham"]))
+    assert run("train", "edited.csv", *options, "--out", "models/edited").exit_code == 0
+    sets = [json.loads(Path(name, "manifest.json").read_text())["training_sets"] for name in ("model", "models/edited")]
+    assert sum(a != b for a, b in zip(*sets, strict=True)) == 1
+
+
+def test_a_column_of_a_table_names_sources(tmp_path, monkeypatch):
+    """All rows of one source reach one member, and a new source with many rows, too."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, rows, senders):
+        header, *body = rows
+        lines = [f"{header},sender", *(f"{row},{sender}" for row, sender in zip(body, senders, strict=True))]
+        Path(name).write_text("\n".join(lines))
+
+    senders = [f"0{i * i % 23}" for i in range(200)]
+    write("train.csv", table(200, 0), senders)
+    write("more.csv", [*table(200, 0), *table(30, 5)[1:]], [*senders, *["mallory"] * 30])
+    write("new.csv", table(60, 1), ["x"] * 60)
+    columns = ["--label-column", "kind", "--group-column", "sender"]
+    options = ["--k", 10, *columns, "--classes", "ham,spam"]
+    result = run("train", "train.csv", *options, "--out", "model")
+    assert result.exit_code == 0, result.output
+    assert f"{len({*senders})} sources, the largest with" in result.stdout
+    assert f"Next: runoff certify model --inputs NEW.csv {' '.join(columns)}" in result.stdout
+    assert run("train", "more.csv", *options, "--out", "more").exit_code == 0
+    sets = [json.loads(Path(name, "manifest.json").read_text())["training_sets"] for name in ("model", "more")]
+    assert sum(a != b for a, b in zip(*sets, strict=True)) == 1
+    shown = run("certify", "model", "--inputs", "new.csv", *columns, "--to", "ham", "--from", "spam", "--json")
+    assert shown.exit_code == 0, shown.output
+    summary = json.loads(shown.stdout)
+    assert (summary["unit"], summary["target"]["to"]) == ("sources", "ham")
+    write("nameless.csv", table(200, 0), [*senders[1:], ""])
+    result = run("train", "nameless.csv", *options, "--out", "m")
+    assert result.exit_code == 2
+    assert "got None for sample 199" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "digits", "--k", 2, "--out", "m", "--group-column", "a"], "--group-column is for .csv and .parquet"),
+        (
+            [
+                "train",
+                "train.csv",
+                "--k",
+                2,
+                "--out",
+                "m",
+                "--label-column",
+                "kind",
+                "--group-column",
+                "kind",
+                "--classes",
+                "x,y",
+            ],
+            "must be two columns, got 'kind' twice",
+        ),
+        (
+            [
+                "train",
+                "train.csv",
+                "--k",
+                2,
+                "--out",
+                "m",
+                "--label-column",
+                "kind",
+                "--group-column",
+                "b",
+                "--classes",
+                "x,y",
+            ],
+            "train.csv must have the group column 'b', got length, colour, width, kind",
+        ),
+        (["train", "train.csv", "--k", 2, "--out", "m"], "train.csv is a table, so name its label column"),
+        (["train", "train.csv", "--k", 2, "--out", "m", "--recipe", "quick"], "--recipe is for networks"),
+        (["train", "digits", "--k", 2, "--out", "m", "--label-column", "a"], "--label-column is for .csv and .parquet"),
+        (
+            ["train", "train.csv", "--k", 2, "--out", "m", "--label-column", "a", "--classes", "x,y"],
+            "train.csv must have the label column 'a', got length, colour, width, kind",
+        ),
+        (["certify", "train.csv", "--inputs", "train.csv"], "--inputs and --label-column are for a saved classifier"),
+    ],
+)
+def test_tables_that_cannot_be_used(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").write_text("\n".join(table(20, 0)))
+    result = run(*arguments)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.output
+    assert not Path("m").exists()

@@ -1,0 +1,260 @@
+"""Executors without a cluster: the choice, storage, groups, tasks, and results found after an interruption."""
+
+import copy
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from helpers import SMALL, run
+from runoff import RunoffClassifier, datasets, executors
+from runoff.errors import CheckpointError, DeviceError, InputError, StorageError
+from runoff.executors import Joblib, Local, Place, Ray, Storage, Work, tasks
+from runoff.executors.grouping import groups_for
+from runoff.executors.storage import missing
+from runoff.torch import TorchClassifier
+from runoff.torch.checkpoints import decoded
+from runoff.torch.pipeline import Pipeline, network_jobs
+
+ADDRESSES = [f"{i:064x}" for i in range(4)]
+
+
+# -- the choice --------------------------------------------------------------------------------------------------------
+
+
+def test_executors_are_chosen_by_name_or_as_objects():
+    assert [type(executors.get(name)) for name in executors.NAMES] == [Local, Joblib, Ray]
+    assert executors.get("joblib", 3) == Joblib(3)
+    mine = Ray(gpus=1)
+    assert executors.get(mine) is mine
+    assert copy.deepcopy(mine) == mine
+    message = "executor must be one of 'local', 'joblib', 'ray' or an object of runoff.executors, got 'slurm'"
+    with pytest.raises(InputError, match=message):
+        RunoffClassifier(LogisticRegression(), executor="slurm").fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cpus": 0}, "cpus must be a whole number of at least 1, got 0"),
+        ({"members_per_task": 1.5}, "members_per_task must be a whole number of at least 1, got 1.5"),
+        ({"gpus": 2}, "gpus must be a number from 0 to 1, since a network is trained on one GPU, got 2"),
+        ({"address": "ray://head:10001"}, "address must be that of a cluster to which this machine belongs"),
+    ],
+)
+def test_invalid_settings_of_ray_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        Ray(**settings)
+
+
+def test_ray_is_an_extra_and_imported_only_when_it_is_used():
+    code = (
+        "import sys; sys.modules['ray'] = None\n"
+        "from runoff import RunoffClassifier\n"
+        "from sklearn.datasets import load_iris\n"
+        "settings = dict(n_partitions=3, classes=range(3))\n"
+        "RunoffClassifier(**settings).fit(*load_iris(return_X_y=True))\n"
+        "try: RunoffClassifier(**settings, executor='ray').fit(*load_iris(return_X_y=True))\n"
+        "except ImportError as error: print(type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "MissingExtraError executor='ray' needs Ray. Install it with: pip install runoff[ray]\n"
+
+
+def test_options_of_a_cluster_need_ray(tmp_path):
+    result = run("train", "digits", *SMALL, "--gpus-per-task", 1, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "--gpus-per-task needs --executor ray." in result.stderr
+    result = run("train", "digits", *SMALL, "--executor", "ray", "--address", "ray://a:1", "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert "run the command on a node of the cluster" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+# -- storage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["{}/results", "memory://results{}"])
+def test_storage_returns_what_was_stored_whole(tmp_path, where):
+    storage = Storage(where.format(tmp_path))
+    assert storage.is_remote == where.startswith("memory")
+    assert storage.existing() == []
+    digests = [storage.put(address, address.encode()) for address in ADDRESSES]
+    assert storage.existing() == list(zip(ADDRESSES, digests, strict=True))
+    assert storage.get(ADDRESSES[1], digests[1]) == ADDRESSES[1].encode()
+    assert storage.get(ADDRESSES[1], digests[0]) is None  # never stored
+    storage._write(f"{ADDRESSES[2]}-{digests[2]}.result", b"half")
+    assert storage.get(ADDRESSES[2], digests[2]) is None
+    storage.mark("abc")
+    assert storage.is_marked("abc")
+    storage.unmark("abc")
+    assert not storage.is_marked("abc")
+    for address, digest in storage.existing():
+        storage.remove(address, digest)
+        storage.remove(address, digest)  # again: nothing to do
+    storage.close()
+    assert storage.existing() == []
+    assert not (tmp_path / "results").exists()
+    assert isinstance(missing("member 3", storage.where), StorageError)
+
+
+def test_addresses_that_nothing_can_read():
+    with pytest.raises(InputError, match="storage must be a path or an address that fsspec knows, got 'nowhere://x'"):
+        Storage("nowhere://x").existing()
+
+
+# -- groups ------------------------------------------------------------------------------------------------------------
+
+
+@given(
+    weights=st.dictionaries(st.integers(0, 999), st.floats(1, 100), max_size=60),
+    seconds=st.floats(1e-4, 100),
+    workers=st.integers(1, 40),
+    gpu=st.booleans(),
+    most=st.none() | st.integers(1, 10),
+)
+def test_groups_hold_every_item_once_and_are_balanced(weights, seconds, workers, gpu, most):
+    groups = groups_for(weights, seconds, workers, gpu, most)
+    assert sorted(item for group in groups for item in group) == sorted(weights)
+    assert all(groups)
+    if most is not None:
+        assert max(map(len, groups), default=0) <= most
+    elif groups:
+        loads = [sum(weights[item] for item in group) for group in groups]
+        assert len(groups) <= max(4 * workers, 1)
+        assert len(groups) >= min(workers, len(weights))
+        assert max(loads) - min(loads) <= max(weights.values()) + 1e-9
+
+
+# -- what workers do ---------------------------------------------------------------------------------------------------
+
+
+class Lines(Work):
+    """Item i becomes a line of text; item 5 fails."""
+
+    def train(self, items, place):
+        for item in items:
+            if item == 5:
+                raise KeyError("five")
+            yield item, f"line {item}"
+
+    def kind(self, place):
+        return {"place": "here"}
+
+    def member(self, item):
+        return item
+
+    def weight(self, item):
+        return 1.0
+
+    def measure(self, items, place):
+        return 0.5
+
+    def address(self, item):
+        return f"{item:064x}"
+
+    def pack(self, item, result):
+        return result.encode()
+
+
+def test_a_task_stores_results_and_reports_digests(tmp_path):
+    storage, work = Storage(str(tmp_path)), Lines()
+    reports = list(tasks.train(work, [1, 2, 3], 1, Place(1), storage))
+    stored = [pair for report in reports for pair in report.stored]
+    assert [item for item, _ in stored] == [1, 2, 3]
+    assert [storage.get(work.address(item), digest) for item, digest in stored] == [b"line 1", b"line 2", b"line 3"]
+    assert max(len(repr(report)) for report in reports) < 1000
+    sent = [pair for report in tasks.train(work, [1, 2], 1, Place(1), None) for pair in report.sent]
+    assert sent == [(1, b"line 1"), (2, b"line 2")]
+    *_, failure = tasks.train(work, [4, 5, 6], 4, Place(1), storage)
+    assert (failure.kind, failure.message) == ("KeyError", "'five'")
+    assert work.address(4) in dict(storage.existing())  # finished before the failure
+    seconds, memory, sees = tasks.measure(work, 1, Place(1), storage, "no such mark")
+    assert (seconds, sees) == (0.5, False)
+    assert memory > 2**20
+
+
+def test_a_task_refuses_a_machine_of_another_kind():
+    work = Lines()
+    work.kinds = ({"place": "here"}, {"place": "there"})
+    assert not isinstance(next(tasks.train(work, [2], 2, Place(3), None)), tasks.Failure)
+    failure = next(tasks.train(work, [3], 3, Place(3), None))
+    assert failure.kind == DeviceError.__name__
+    assert "differ in place (there and here): a member trained on both would have different bits" in failure.message
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return datasets.load("digits")
+
+
+def fitted(data, n_partitions=4, **settings):
+    given = {"n_partitions": n_partitions, "classes": range(10), "device": "cpu", "progress": False} | settings
+    return TorchClassifier("small", "quick", **given).fit(data.x_train[:300], data.y_train[:300])
+
+
+class Empty:
+    weights, half, arriving = True, False, None
+
+    def has(self, job, identity, inputs):
+        return False
+
+
+def work_of(classifier):
+    codes = np.searchsorted(classifier.classes_, classifier._labels)
+    rows = classifier.partition_.rows(classifier._buckets, classifier._digests, codes)
+    jobs = network_jobs(classifier._features.data, codes, rows, range(len(rows)), classifier._seed, 1)
+    return Pipeline.plan(classifier._trainer_settings(), Empty(), jobs, classifier._inputs).work()
+
+
+def test_networks_trained_elsewhere_before_an_interruption_are_found(tmp_path, digits):
+    first = fitted(digits, checkpoints=tmp_path / "one")
+    work, storage = work_of(first), Storage(first._store.arriving.replace("one", "two"))
+    for item in list(work.jobs)[:3]:
+        kept = replace(first._store.get(work.jobs[item], work.identities[item], None), seconds=1.25)
+        storage.put(work.address(item), work.pack(item, kept))
+    last = list(work.jobs)[3]
+    storage._write(f"{work.address(last)}-{'0' * 64}.result", b"half of it")
+    foreign = storage.put("f" * 64, b"of another run")
+    second = fitted(digits, checkpoints=tmp_path / "two")
+    assert [second._store.seconds(m, 0) == 1.25 for m in range(4)] == [True, True, True, False]
+    np.testing.assert_array_equal(second.scores(digits.x_test).values, first.scores(digits.x_test).values)
+    assert storage.existing() == [("f" * 64, foreign)]
+    kept = first._store.get(work.jobs[last], work.identities[last], None)
+    data = work.pack(last, kept)
+    assert decoded(work.jobs[last], data, work.identities[last]).state.keys() == kept.state.keys()
+    for bad in (b"", data[:50], data[:-4] + b"abcd"):
+        with pytest.raises(CheckpointError, match="the result of member 3 "):
+            decoded(work.jobs[last], bad, work.identities[last])
+
+
+def test_work_is_the_same_in_another_process(digits):
+    work = work_of(fitted(digits))
+    sent = copy.deepcopy(work)  # as pickle does it
+    for key, job in work.jobs.items():
+        other = sent.jobs[key]
+        assert other.samples is sent.jobs[0, 0].samples
+        np.testing.assert_array_equal(job.rows, other.rows)
+        np.testing.assert_array_equal(job.labels, other.labels)
+        assert job.source.generate_state(4).tolist() == other.source.generate_state(4).tolist()
+        assert sent.address(key) == work.address(key)
+    alone = copy.deepcopy(work.part([(2, 0)]))
+    assert len(alone.jobs[2, 0].samples) == len(work.jobs[2, 0].rows)
+    [(_, a)], [(_, b)] = (list(one.train([(2, 0)], Place(1))) for one in (work, alone))
+    assert all(np.array_equal(a.state[name].numpy(), b.state[name].numpy()) for name in a.state)
+    assert work.measure([(2, 0)], Place(1, False)) > 0
+
+
+def test_only_one_module_imports_ray():
+    package = Path(executors.__file__).parent.parent
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "import ray" in path.read_text()}
+    assert found == {"executors/cluster.py"}
