@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from runoff import errors, hashing, samples
-from runoff.partition import Partition
+from runoff.partition import Hashed, Partition
 
 KEY = hashing.derived_key(0)
 
@@ -248,3 +248,28 @@ def test_rows_of_a_sparse_matrix_have_indices_of_their_own_type():
     taken = samples.from_any(wide).take(np.array([1, 0]))
     assert taken.indices.dtype == taken.indptr.dtype == np.int32
     np.testing.assert_array_equal(taken.toarray(), np.arange(200.0).reshape(2, 100)[::-1])
+
+
+def test_members_of_one_class_are_counted():
+    codes = np.array([5, 5, 6])
+    rows = [np.array(part, np.int64) for part in ([0], [0, 1], [], [1, 2], [2, 1, 0])]
+    assert Partition.single_class(rows, codes) == 2
+
+
+def test_samples_are_joined_with_all_that_is_known_of_them():
+    def hashed(start, with_sources):
+        rows = np.arange(start, start + 4)
+        digests = np.stack([rows, rows + 100], axis=1).astype(np.uint64)
+        sources = digests + np.uint64(7) if with_sources else None
+        return Hashed(samples.from_any(rows[:, None] * 1.0), rows % 3, digests, sources, rows % 5)
+
+    for with_sources in (True, False):
+        found = hashed(0, with_sources).joined(hashed(4, with_sources)).select(np.array([6, 1, 5]))
+        assert found.samples.data.ravel().tolist() == [6, 1, 5]
+        assert found.labels.tolist() == [0, 1, 2]
+        assert found.buckets.tolist() == [1, 1, 0]
+        assert found.digests.tolist() == [[6, 106], [1, 101], [5, 105]]
+        assert (found.sources.tolist() if with_sources else found.sources) == (
+            [[13, 113], [8, 108], [12, 112]] if with_sources else None
+        )
+    assert hashed(0, True).joined(hashed(4, False)).sources is None

@@ -4,6 +4,7 @@ import mmap
 import re
 from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 
@@ -335,3 +336,23 @@ def test_a_spread_in_both_directions_by_hand():
     ):
         assert spreads.Spread.from_any(lists, 3).offsets.tolist() == []
     assert spreads.disjoint(3).members.tolist() == [0, 1, 2]
+
+
+def test_some_inputs_are_read_in_blocks(monkeypatch):
+    array, rows = np.arange(60.0).reshape(10, 3, 2), np.array([7, 7, 0, 9, 2, 5, 1])
+    monkeypatch.setattr("runoff.scores.BLOCK_BYTES", 3 * array[0].nbytes)
+    blocks = list(scores.selected(array, rows))
+    assert [len(block) for block in blocks] == [3, 3, 1]
+    np.testing.assert_array_equal(np.concatenate(blocks), array[rows])
+
+
+def test_the_first_input_that_is_not_finite_is_named(monkeypatch):
+    monkeypatch.setattr("runoff.certificates.n_threads", lambda: 4)
+    values = np.random.default_rng(0).normal(size=(64, 5, 3))
+    values[[9, 30, 50], 1, 2] = np.nan
+    with pytest.raises(ValueError, match="got nan for input 9, member 1, class 2"):
+        runoff.certify(values)
+
+
+def test_there_are_as_many_threads_as_numba_has():
+    assert scores.n_threads() == numba.config.NUMBA_NUM_THREADS

@@ -183,3 +183,14 @@ def test_where_the_tight_bound_is_above_the_papers(seed, shape):
     tight, paper = runoff.certify(scores), runoff.certify(scores, bound="paper")
     np.testing.assert_array_equal(tight.radius, truth(scores, "runoff", None)[2] - 1)
     np.testing.assert_array_equal(tight.radius, paper.radius + 1)
+
+
+@pytest.mark.parametrize(("shape", "seed", "i"), [((10, 8), 1, 8971), ((10, 8), 2, 12878), ((15, 6), 0, 13832)])
+def test_where_a_maximin_search_raises_the_bound(shape, seed, i):
+    """Each row of a threat is met by one member, but no member meets them all: about one election in 50,000."""
+    scores = np.random.default_rng(seed).normal(size=(20_000, *shape))[i : i + 1]
+    rule, out = elections.get("maximin"), np.zeros((3, 1), np.int64)
+    rule.certify_spread(scores, True, spreads.disjoint(shape[0]).reach, 0, *out)
+    bound = out[2, 0]
+    assert runoff.certify(scores, election="maximin").radius[0] == bound == 1
+    assert truth(scores, "maximin", [[j] for j in range(shape[0])])[2][0] == 2

@@ -40,6 +40,7 @@ def prepare(session: Any) -> None:
         if shared - made:
             session._setupstate.setup(item)
             session._setupstate.teardown_exact(session)
+            item._initrequest()  # so that the fixtures of this test alone are made again when it runs
             made |= shared
 
 
@@ -70,7 +71,7 @@ def alone(item: Any, slow: float, run: Callable[[Any], str | None]) -> float | N
         return None
     took, failed = json.loads(answer)
     if failed:
-        raise pytest.UsageError(f"{item.nodeid} fails without any mutant: fix it first")
+        raise pytest.UsageError(f"a test fails without any mutant, fix it first: {failed}")
     return float(took)
 
 

@@ -35,7 +35,7 @@ PARTS = {
         ("_kernels/counting.py", "_kernels/plurality.py", "_kernels/runoff*.py"),
         ("test_pinned.py", "test_adversary.py", *PROOFS, "test_inputs.py"),
     ),
-    "maximin": Part(("_kernels/maximin.py", "elections/maximin.py"), ("test_pinned.py", "test_adversary.py", *PROOFS)),
+    "maximin": Part(("_kernels/maximin.py", "elections/maximin.py"), ("test_pinned.py", *PROOFS, "test_inputs.py")),
     "targets": Part(
         ("_kernels/targets.py", "_kernels/targets_spread.py", "elections/overtaking.py"),
         ("test_pinned.py", "test_targets.py", "test_certificates.py"),

@@ -69,7 +69,7 @@ class Campaign:
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Remember that a test failed."""
         if report.failed:
-            self.failed = str(report.nodeid)
+            self.failed = f"{report.nodeid}\n{report.longreprtext[-2000:]}"
 
     def pytest_runtestloop(self, session: Any) -> bool:
         """In place of the tests: first as they are, then against each mutant."""
