@@ -61,7 +61,7 @@ def test_invalid_input_is_refused(tmp_path):
         (
             ("train", "digits", *SMALL, "--network", "resnet", "--out", tmp_path / "x"),
             2,
-            "Invalid value for '--network'",
+            "--network must be one of 'nin', 'small' or FILE.py:FUNCTION",
         ),
         (("train", "digits", *SMALL, "--out", Path(__file__).parent), 2, "holds files that are not a run"),
         (("train", "digits", *SMALL, "--out", __file__), 2, "is a file: give another directory"),
