@@ -102,6 +102,6 @@ def test_the_check(mnist, tmp_path):
 
 
 def test_help():
-    assert {"list", "check", "fetch"} <= set(cli.main.commands["data"].commands)
+    assert {"list", "check", "fetch"} <= set(cli.main.get_command(None, "data").commands)
     for command in ("list", "check", "fetch"):
         assert f"Example: runoff data {command}" in run(command, "--help").stdout

@@ -198,13 +198,14 @@ def test_options_in_sentences_exist(page):
     """As in `--option` or `runoff command --option`, where arguments are left out."""
     sources = [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("tests/torture/*.py"), *ROOT.glob("tests/mutants/*.py")]
     elsewhere = {option for s in sources for option in re.findall(r'"(--[a-z-]+)"', s.read_text())}
-    anywhere = set().union(*(options(command) for command in main.commands.values()), elsewhere)
+    commands = {command: main.get_command(None, command) for command in main.list_commands(None)}
+    anywhere = set().union(*map(options, commands.values()), elsewhere)
     for code in re.findall(r"`([^`]+)`", FENCE.sub("", page.read_text())):
         used = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", code))
         command = re.match(r"runoff ([a-z]+)\b", code)
         if command:
-            assert command[1] in main.commands, f"{name(page)}: {code}"
-            assert used <= options(main.commands[command[1]]), f"{name(page)}: {code}"
+            assert command[1] in commands, f"{name(page)}: {code}"
+            assert used <= options(commands[command[1]]), f"{name(page)}: {code}"
         elif not code.startswith(("pip", "ssh-keygen")):
             assert used <= anywhere, f"{name(page)}: {code}"
 
