@@ -306,7 +306,7 @@ def test_the_command_prints_a_column(tmp_path, monkeypatch):
     assert expected > found["certified_accuracy"]
     assert json.loads(run(*given, "--json").stdout)["collective_accuracy"] is None
     table = run(*given, "--collective").stdout
-    assert "collective accuracy" in table
+    assert "Collective accuracy: proven" in table
     assert f"{100 * expected[0]:.2f} %" in table
     assert "collective" not in run(*given).stdout
     limited = json.loads(run(*given, "--collective", "--time-limit", 0, "--json").stdout)
