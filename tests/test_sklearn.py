@@ -15,6 +15,6 @@ from runoff import RunoffClassifier
         ),
     ]
 )
-@pytest.mark.filterwarnings("ignore:member:UserWarning")
+@pytest.mark.filterwarnings("ignore:member:UserWarning", "ignore:.*members learn nothing:UserWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
