@@ -273,6 +273,7 @@ def test_seeds_added_later_and_scores_kept_from_the_fit():
     one.scores(TEST_X)
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing:UserWarning")
 def test_parts_that_are_empty_or_of_one_class_vote_by_their_shares():
     labels = np.full(12, 4)
     labels[0] = 7

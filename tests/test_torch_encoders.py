@@ -200,9 +200,9 @@ def test_heads_of_a_classifier_are_those_of_fit_heads():
 def trained(tmp_path_factory, weights):
     """A small run on an encoder, and the files that it needs."""
     folder = tmp_path_factory.mktemp("runs")
-    x = pictures(10, 16)
+    x = pictures(42, 16)  # enough that each member has both classes, whatever the key that is drawn
     data = folder / "data.npz"
-    np.savez(data, x_train=x[:8], y_train=np.arange(8) % 2, x_test=x[8:], y_test=np.arange(2))
+    np.savez(data, x_train=x[:40], y_train=np.arange(40) % 2, x_test=x[40:], y_test=np.arange(2))
     (folder / "encoder.safetensors").write_bytes(save(weights.state))
     options = ("--classes", 2, "--encoder", folder / "encoder.safetensors", "--device", "cpu")
     result = run("train", data, "--k", 2, *options, "--out", folder / "run")
