@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-ray test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
+.PHONY: demo test test-networks test-ray test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
 .PHONY: lock locked sbom dist docs docs-serve clean help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make test-fast     the inner loop: the tests that take seconds"
 	@echo "make coverage      which lines the tests run"
 	@echo "make test-ray      members on a Ray cluster of several nodes on this machine, with nodes and drivers killed"
+	@echo "make test-networks what runs on GPUs, compared with the CPU"
 	@echo "make test-docs     every code block of README and docs, run as printed"
 	@echo "make test-browser  the report in Chromium, on desktop and phone screens"
 	@echo "make test-slow     the exhaustive adversary on thousands more cases"
@@ -62,8 +63,15 @@ types: $(READY)
 
 # The second run is without compilation, where numpy warns of integers that overflow.
 test: lint types
-	$(BIN)/pytest -n 2 --ignore=tests/test_docs.py
+	$(BIN)/pytest -n 2 --ignore=tests/test_docs.py $(foreach file,$(NETWORKS),--ignore=$(file))
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -q --hypothesis-profile=fast $(UNCOMPILED)
+
+# What runs on GPUs, compared with the CPU: kernels, captured steps and networks trained side by side.
+NETWORKS := tests/test_torch_products.py tests/test_torch_kernels.py tests/test_torch_graphs.py \
+	tests/test_torch_isolation.py tests/test_torch_augment.py
+
+test-networks: $(READY)
+	$(BIN)/pytest -n 2 -q $(NETWORKS)
 
 UNCOMPILED := tests/test_cover.py tests/test_adversary.py tests/test_reference.py
 
@@ -74,7 +82,8 @@ coverage: $(READY)
 
 # The inner loop: what certificates, labels and files rest on, with fewer examples of each property.
 SLOW_TESTS := test_docs* test_torch* test_runs* test_reproduce* test_report* test_poisoning* test_sklearn* test_package* \
-	test_verify* test_datasets* test_isolation* test_cli* test_torture* test_mutants*
+	test_verify* test_datasets* test_isolation* test_cli* test_torture* test_mutants* test_units* test_labels_only* \
+	test_encoders* test_collective* test_executors* test_saving* test_first_hour* test_pinned* test_planning* test_results*
 
 test-fast: $(READY)
 	$(BIN)/ruff check .
