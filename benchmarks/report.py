@@ -57,13 +57,12 @@ def source(name, n_inputs, n_members, n_classes, seed=0):
     )
 
 
-def write(folder, name, size):
+def write(path, size):
     *shape, kind = size
     runs = [source(f"run {r}", *shape, seed=r) for r in range(2 if kind == "runs" else 1)]
-    path = folder / f"{name.replace(', ', '-').replace(' ', '-')}.html"
     start = time.perf_counter()
     report.write(path, report.collect(runs))
-    return path, time.perf_counter() - start
+    return time.perf_counter() - start
 
 
 @contextmanager
@@ -101,7 +100,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=7, help="open each page this often; the fastest counts")
     parser.add_argument("--slowdown", type=float, default=1, help="make Chromium's processor this much slower")
     parser.add_argument("--only", choices=[size[3] for size in SIZES.values()], help="measure one page")
-    parser.add_argument("--keep", type=Path, help="keep the pages in this folder")
+    parser.add_argument("--keep", type=Path, help="keep the pages in this folder; those that exist are only opened")
     given = parser.parse_args()
     table = Table()
     with tempfile.TemporaryDirectory() as temporary, chromium() as browser:
@@ -110,8 +109,9 @@ def main():
         for name, size in SIZES.items():
             if given.only not in (None, size[3]):
                 continue
-            path, seconds = write(folder, name, size)
-            table.add(f"{name}: written in", seconds, "s")
+            path = folder / f"{name.replace(', ', '-').replace(' ', '-')}.html"
+            if not path.exists():
+                table.add(f"{name}: written in", write(path, size), "s")
             table.add(f"{name}: size", path.stat().st_size / 1e6, "MB", at_most=BYTES / 1e6)
             times = [opened(browser, path, given.slowdown) for _ in range(given.repeat)]
             usable, busy, another = zip(*times, strict=True)

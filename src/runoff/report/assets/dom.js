@@ -52,7 +52,10 @@ const Dom = (() => {
   async function unpacked(id) {
     const text = atob(byId(id).textContent), bytes = new Uint8Array(text.length);
     for (let j = 0; j < bytes.length; j += 1) bytes[j] = text.charCodeAt(j);
-    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).json();
+    const stream = new DecompressionStream("deflate"), writer = stream.writable.getWriter();
+    const read = new Response(stream.readable).json();
+    await Promise.all([writer.write(bytes), writer.close()]);
+    return read;
   }
 
   async function copied(text) {
