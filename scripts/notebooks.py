@@ -53,8 +53,10 @@ def outputs(code: str, namespace: dict[str, Any]) -> list[dict[str, Any]]:
 def notebook(source: str) -> dict[str, Any]:
     """Run all cells of a file, and return the notebook."""
     import matplotlib
+    from matplotlib import pyplot as plt
 
     matplotlib.use("agg")
+    plt.close("all")  # figures of whatever ran before are not this notebook's
     namespace: dict[str, Any] = {"__name__": "__main__"}
     written: list[dict[str, Any]] = []
     for i, (kind, text) in enumerate(cells(source)):
