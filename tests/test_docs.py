@@ -83,8 +83,8 @@ def test_blocks_run_as_printed(page, tmp_path, monkeypatch):
     namespace = {"__name__": "__main__"}
     printed = None
     for block in blocks(page):
-        if block.language == "python" and block.is_run:
-            printed = executed(block, namespace)
+        if block.language == "python":
+            printed = executed(block, namespace) if block.is_run else None
         elif block.language == "bash":
             printed = None
             for words, is_run in block.commands:

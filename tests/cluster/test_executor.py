@@ -80,6 +80,9 @@ def test_a_node_killed_without_grace_loses_nothing(cluster, ray_of, log, storage
     assert killed
     assert found == expected(range(60))
     assert {i: len(work.attempts(i)) for i in early} == early  # what was finished is never trained again
+    until = time.monotonic() + 60  # the cluster notices a death by missing heartbeats
+    while sum(n["Alive"] for n in ray.nodes()) != 2 and time.monotonic() < until:
+        time.sleep(0.2)
     assert sum(n["Alive"] for n in ray.nodes()) == 2
 
 
