@@ -100,7 +100,11 @@ def test_a_driver_that_is_killed_or_interrupted_leaves_a_run_to_resume_and_no_ta
     for attempt in range(5):  # a run whose members arrive together may finish before the signal
         out = tmp_path / f"run-{attempt}"
         arguments = [*map(str, TRAIN), *ray_options, "--out", str(out)]
-        process = subprocess.Popen([sys.executable, "-c", COMMAND, *arguments], start_new_session=True)
+        process = subprocess.Popen(  # a shell may have told its background jobs to ignore Ctrl-C
+            [sys.executable, "-c", COMMAND, *arguments],
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         while process.poll() is None and len(list(out.glob("members/*.safetensors"))) < 3:
             time.sleep(0.002)
         os.kill(process.pid, how)
