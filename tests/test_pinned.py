@@ -12,7 +12,7 @@ import pytest
 import runoff
 from reference import RULES
 from runoff import elections, spreads
-from test_reference import lopsided
+from test_reference import FromThreats, lopsided
 from tests.torture.oracle import NEVER, truth
 
 PINNED = {
@@ -43,6 +43,9 @@ PINNED = {
     ("attacks", "maximin"): "191e3ee8 edc5bb43 55e56457 2dd933ca 971dbc49 2b202e06",
     ("attacks", "plurality"): "4a88cdb5 dfde6c3c 24acec10 dcb6bdcc 233a26e0 ab9c4821",
     ("attacks", "runoff"): "f9a9c9a7 dfde6c3c 3cbbde6b a59d3a71 09f39f6b ab9c4821",
+    ("threats", "maximin"): "7d548b2f 440aa8a7 15fbe5b3",
+    ("threats", "plurality"): "3a32b434 e888442b 606ff0b1",
+    ("threats", "runoff"): "5728fcb1 597fd8f0 aff9dd99",
 }
 
 
@@ -106,8 +109,24 @@ def attacks(rule, scores, spread):
     return found
 
 
+def threats(rule, scores, _spread):
+    """Every threat: its rows, and how taken members vote."""
+    found, members = [], np.arange(0, scores.shape[1], 2)
+    for ballots in runoff.rank(scores[:2]):
+        outcome = rule.hold(ballots)
+        ways = [rule.threats(ballots, outcome)]
+        if rule.name != "maximin":  # which has too many
+            ways += [rule.threats_to(ballots, outcome, t) for t in range(scores.shape[2]) if t != outcome.prediction]
+        for threat in (threat for way in ways for threat in way):
+            assert "class" in threat.how.describe()
+            last = np.array([-1 if threat.last is None else threat.last])
+            found += [threat.gaps, threat.powers, last, threat.firsts(members), threat.new_ballots(ballots, members)]
+    return found
+
+
 SMALL = [n for n in range(24) if n % 3 < 2]
 CASES = {"certified": (certified, [*range(24)]), "targets": (targets, SMALL[:12]), "attacks": (attacks, SMALL[:6])}
+CASES["threats"] = (threats, SMALL[:3])
 
 
 @pytest.mark.parametrize("election", sorted(RULES))
@@ -143,6 +162,14 @@ STORIES = {
     "maximin": "Against every other class, at least 7 of 13 members rank class 2 higher; "
     "for the next best, class 0, it is 4 (against class 2).",
 }
+
+
+def test_elections_say_what_they_are():
+    assert {elections.DEFAULT, elections.BASELINE} < {*elections.NAMES} == {*RULES}
+    for name in RULES:
+        assert repr(elections.get(name)) == f"<{name} election>"
+        assert elections.get(name).has_targets
+        assert not FromThreats(elections.get(name)).has_targets
 
 
 def test_rounds_and_stories_are_what_they_were():
