@@ -33,8 +33,10 @@ def test_every_row_of_the_tables():
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """The digits under the name of CIFAR-10, and rows of a few networks."""
-    digits = datasets.load("digits")
+    """Some of the digits under the name of CIFAR-10, and rows of a few networks."""
+    whole = datasets.load("digits")
+    train, test = {"x_train": whole.x_train[:480], "y_train": whole.y_train[:480]}, (whole.x_test, whole.y_test)
+    digits = dataclasses.replace(whole, **train, x_test=test[0][:120], y_test=test[1][:120])
     monkeypatch.setattr(datasets, "load", lambda *_, **__: digits)
     rows = [tables.Row("T3", "cifar10", 4, method, 1, {0: 50.0, 1: 40.0}, {}) for method in ("DPA", "DPA+ROE")] + [
         tables.Row("T2", "cifar10", 4, "DPA*", 2, {1: 41.0}, {}),
@@ -183,7 +185,7 @@ def test_edited_runs_and_unknown_times(tiny, tmp_path):
 
 
 def small_images(monkeypatch):
-    entry = dataclasses.replace(CATALOGUE["cifar10"], n_train=1437, n_test=360, shape=(8, 8, 1))
+    entry = dataclasses.replace(CATALOGUE["cifar10"], n_train=480, n_test=120, shape=(8, 8, 1))
     monkeypatch.setitem(CATALOGUE, "cifar10", entry)
 
 

@@ -51,6 +51,19 @@ def _torch() -> Any:
     return torch if hasattr(torch, "get_rng_state") else None
 
 
+def _seed_torch(torch: Any, seed: int) -> None:
+    """Seed PyTorch on every device.
+
+    Where PyTorch was built for no accelerator, this avoids `manual_seed`, which formats the whole call stack each time
+    for an error message about CUDA: that takes longer than fitting a small member.
+    """
+    accelerator = getattr(torch, "accelerator", None)  # since PyTorch 2.6
+    if accelerator is not None and accelerator.current_accelerator() is None:
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
+
+
 def generators() -> int:
     """Return how many libraries with a global random state are loaded; a fit may import one more."""
     return 2 + (_torch() is not None)
@@ -86,7 +99,7 @@ def isolated_member(source: np.random.SeedSequence) -> Iterator[None]:
         random.seed(int(state[0]))
         torch = _torch()
         if torch is not None:
-            torch.manual_seed(int(state[1]) << 31 | int(state[2]) >> 1)  # on every device
+            _seed_torch(torch, int(state[1]) << 31 | int(state[2]) >> 1)
         yield
 
 
