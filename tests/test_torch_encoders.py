@@ -129,10 +129,11 @@ def test_features_of_an_image_do_not_depend_on_the_others():
 
 
 def test_mirror_images_have_the_same_features_only_with_flip():
+    # The order of a network's sums depends on the processor, so the last digits differ.
     x = pictures(2)
     settings = {"pixels": 64, "device": "cpu", "cached": False}
     flipping, plain = (image_encoder(name, **settings) for name in (LITE2, f"{LITE2}-no-flip"))
-    np.testing.assert_allclose(flipping.features(x), flipping.features(x[:, :, ::-1]), atol=1e-5)
+    np.testing.assert_allclose(flipping.features(x), flipping.features(x[:, :, ::-1]), atol=1e-4)
     assert np.abs(plain.features(x) - plain.features(x[:, :, ::-1])).max() > 0.01
     assert flipping.identity != plain.identity
     grey = x[..., :1]
@@ -300,7 +301,7 @@ def test_models_of_other_packages():
     y = (torch.from_numpy(x).permute(0, 3, 1, 2) / 255 - 0.5) / 0.2
     with torch.no_grad():
         expected = (module(y) + module(y.flip(3))) / 2
-    np.testing.assert_allclose(features, expected, atol=1e-5)
+    np.testing.assert_allclose(features, expected, atol=1e-4)
     for name in ("timm/resnet18", "torchvision/resnet18"):
         with pytest.raises(MissingExtraError, match=r"Install it with: pip install (timm|torchvision)"):
             encoders.named(name)
