@@ -12,6 +12,7 @@ import pytest
 
 import runoff
 from helpers import run
+from runoff.errors import InputError
 
 RNG = np.random.default_rng(0)
 N, MEMBERS, CLASSES = 30, 9, ["bird", "cat", "dog"]
@@ -76,12 +77,65 @@ def test_the_table_shows_the_lowest_class_and_the_undefended_model():
 
 
 def test_whole_numbers_are_sorted_as_numbers():
-    long = LONG.assign(**{"class": LONG["class"].map({"bird": 2, "cat": 10, "dog": 1}), "member": LONG.member + 95})
+    long = LONG.assign(**{"class": LONG["class"].map({"bird": 2, "cat": 10, "dog": 1}), "member": LONG.member + 1})
     long.sample(frac=1, random_state=3).to_csv("numbers.csv", index=False)
     np.save("spread.npy", runoff.spreads.cyclic(MEMBERS, [0, 2]))
-    summary = json.loads(run("certify", "numbers.csv", "--spread", "spread.npy", "--json").stdout)
+    run("certify", "numbers.csv", "--spread", "spread.npy", "--out", "rows.csv")
     expected = runoff.certify(SCORES[:, :, [2, 0, 1]], spread=np.load("spread.npy"))
-    assert summary["median_radius"] == np.median(expected.radius)
+    rows = {row["input"]: int(row["radius"]) for row in csv.DictReader(Path("rows.csv").read_text().splitlines())}
+    assert [rows[f"image {i}"] for i in range(N)] == expected.radius.tolist()
+
+
+def table_of(scores, names):
+    places = np.indices(scores.shape).reshape(3, -1)
+    return pd.DataFrame(
+        {"input": places[0], "member": np.array(names)[places[1]], "class": places[2], "score": scores.ravel()}
+    )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_members_of_a_spread_must_be_numbered_without_gaps(suffix):
+    scores = np.where(np.arange(12) < 9, 1.0, -1.0)[None, :, None] * [1, 0]  # nine members for class 0, three for 1
+    spread = np.eye(12, dtype=bool)
+    spread[0, :6] = True  # one bucket reaches six of the nine
+    np.save("spread.npy", spread)
+    texts = [f"m{j + 1}" for j in range(12)]
+    assert runoff.certify(scores, spread=spread).radius == 0
+    assert runoff.certify(scores[:, np.argsort(texts)], spread=spread).radius > 0  # m1, m10, m11, m12, m2: wrong
+    for names, odd in (
+        (texts, "m1"),
+        ([f"{j:02}x" for j in range(12)], "00x"),
+        ([*range(11), 12], "12"),  # a gap
+        ([*range(2, 14)], "13"),
+        ([*range(-1, 11)], "-1"),
+        ([float(j) for j in range(12)], "0.0"),
+        ([*map(str, range(11)), "last"], "0"),
+    ):
+        table = table_of(scores, names)
+        getattr(table, f"to_{suffix}")(f"named.{suffix}")
+        result = run("certify", f"named.{suffix}", "--spread", "spread.npy", "--out", "rows.csv")
+        assert result.exit_code == 2
+        assert "must number its 12 members 0 to 11 or 1 to 12, since a spread lists members by number" in result.stderr
+        assert f"got member {odd}: rename them in the spread's order" in result.stderr
+        assert not Path("rows.csv").exists()
+        assert run("certify", f"named.{suffix}").exit_code == 0  # one bucket per member needs no order
+    shifted = scores[:, 1:]  # member 0 is missing, and the others are 1 to 11
+    getattr(table_of(shifted, range(1, 12)), f"to_{suffix}")(f"short.{suffix}")
+    for kind in (spread, runoff.spreads.cyclic(12, [0, 1])):
+        np.save("spread.npy", kind)
+        result = run("certify", f"short.{suffix}", "--spread", "spread.npy")
+        assert (result.exit_code, " 11" in result.stderr, "spread must" in result.stderr) == (2, True, True)
+
+
+def test_a_boolean_table_takes_members_by_position_or_not_at_all():
+    scores = RNG.normal(size=(5, 12, 3))
+    spread = np.eye(12, dtype=bool)
+    numbered = runoff.certify(scores, spread=pd.DataFrame(spread)).radius
+    np.testing.assert_array_equal(numbered, runoff.certify(scores).radius)
+    named = pd.DataFrame(spread, columns=[f"m{j + 1}" for j in range(12)])
+    for table in (named, named[sorted(named)], pd.DataFrame(spread)[[*range(1, 12), 0]]):
+        with pytest.raises(InputError, match=r"members by position, and the columns of this table must be named 0, 1"):
+            runoff.certify(scores, spread=table)
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,12 @@ def _listed(spread: Any, n_members: int) -> tuple[NDArray[np.int64], NDArray[np.
     if array.ndim != 2:
         raise InputError(f"{expected}, got shape {array.shape}")
     if array.dtype == np.bool_:
+        names = list(getattr(spread, "columns", range(n_members)))
+        if names != list(range(len(names))):
+            raise InputError(
+                "a boolean spread takes members by position, and the columns of this table must be named 0, 1, ..., "
+                f"got {names!s:.60}: order them as the scores' members and pass spread.to_numpy()"
+            )
         if array.shape[1] != n_members:
             raise InputError(
                 f"a boolean spread must have one column for each of the {n_members} members, got shape {array.shape}"

@@ -76,6 +76,8 @@ class Scored:
         if spread is not None:
             if members is not None:
                 raise InputError(f"{path} is a saved classifier, which includes its spread: leave out --spread")
+            if table is not None:
+                table.check_numbered(path)
             members = np.asarray(open_array(spread))
         return cls(path, array, y, members, table=table)
 

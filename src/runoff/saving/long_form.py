@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff._io.text import count
 from runoff.errors import InputError
 from runoff.saving import tables
 
@@ -29,9 +30,28 @@ class LongScores:
     inputs: NDArray[Any]
     classes: NDArray[Any]
     labels: NDArray[Any] | None
+    members: tuple[Any, ...] | None = None  # their names in the order of the scores; None: they are in no table
     spread: NDArray[Any] | None = None
     unit: str | None = None  # what one edit is, if known
     election: str | None = None
+
+    def check_numbered(self, path: Path) -> None:
+        """Check that members are numbered without gaps, so that a spread, which lists members by number, means these.
+
+        The positions of other names depend on how they sort (m10 is before m2), and a member that is missing shifts all
+        that follow: radii for the wrong members would be too large.
+        """
+        names = self.members
+        if names is None:
+            return
+        n = len(names)
+        if names not in (tuple(range(n)), tuple(range(1, n + 1))):
+            expected = set(range(n)) if 0 in names else set(range(1, n + 1))
+            odd = next((name for name in names if name not in expected), names[0])
+            raise InputError(
+                f"{path} must number its {count(n, 'member')} 0 to {n - 1:,} or 1 to {n:,}, since a spread lists "
+                f"members by number, got member {odd!s:.{SHOWN}}: rename them in the spread's order, without gaps"
+            )
 
 
 def read_scores(path: Path) -> LongScores:
@@ -58,7 +78,7 @@ def read_scores(path: Path) -> LongScores:
             if by_input.setdefault(name, label) != label:
                 raise InputError(f"{path} must have one label per input, got two for input {name!s:.{SHOWN}}")
         labels = np.array([by_input[name] for name in inputs])
-    return LongScores(scores.reshape(shape), np.array(inputs), np.array(classes), labels)
+    return LongScores(scores.reshape(shape), np.array(inputs), np.array(classes), labels, tuple(members))
 
 
 def read_column(path: Path, column: str, inputs: NDArray[Any]) -> NDArray[Any]:
