@@ -15,7 +15,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 
 import runoff
-from runoff.planning import TRIED
+from runoff.planning.choosing import TRIED
 
 SETTINGS = {"digits": (load_digits, (2, 5, 9, 20)), "breast cancer": (load_breast_cancer, (2, 5, 9, 20))}
 ELECTIONS = ("plurality", "runoff", "maximin")

@@ -12,7 +12,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import runoff
-from runoff import RunoffClassifier, labels, report
+from runoff import RunoffClassifier, report
+from runoff.fitting import labels
 
 NEAREST = KNeighborsClassifier(1, algorithm="brute")  # trees keep memory that was never written to
 pytestmark = pytest.mark.filterwarnings("ignore:.*members learn nothing")  # tiny ensembles, to be exhausted

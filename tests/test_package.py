@@ -42,6 +42,10 @@ def test_the_mathematics_needs_neither_torch_nor_scikit_learn():
     assert python(f"{blocked}\n{CERTIFY}") == python(CERTIFY)
 
 
+def test_the_top_of_the_package_stays_small():
+    assert len(list(PACKAGE.glob("*.py"))) <= 20, "make packages of modules that belong together"
+
+
 def test_types_are_shipped_and_dependencies_are_few():
     assert (PACKAGE / "py.typed").exists()
     core = {requirement.split(">")[0] for requirement in requires("runoff") if "extra" not in requirement}

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from runoff.classifier import RunoffClassifier
     from runoff.collective import collective_accuracy, collective_attack
     from runoff.encoders import Encoder
-    from runoff.estimates import out_of_part
     from runoff.hashing import new_key
-    from runoff.planning import certified_scorer, plan
+    from runoff.planning import estimates as estimates
+    from runoff.planning.choosing import plan
+    from runoff.planning.estimates import out_of_part
+    from runoff.planning.scoring import certified_scorer
 
 
 __all__ = [
@@ -42,12 +44,13 @@ __all__ = [
 _LATER = {
     "Encoder": "encoders",
     "RunoffClassifier": "classifier",
-    "certified_scorer": "planning",
+    "certified_scorer": "planning.scoring",
     "collective_accuracy": "collective",
     "collective_attack": "collective",
     "new_key": "hashing",
-    "out_of_part": "estimates",
-    "plan": "planning",
+    "estimates": "planning",
+    "out_of_part": "planning.estimates",
+    "plan": "planning.choosing",
 }
 
 

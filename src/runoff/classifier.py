@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from runoff import executors
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots
-from runoff.checking import accepts_nan, number_type
 from runoff.encoders import NOT_SAVED
 from runoff.ensemble import Ensemble
 from runoff.errors import InputError, MemberError
 from runoff.executors import Executor, Place, Watch
-from runoff.fitting import Fitting, kind_here, require_versions
+from runoff.fitting.checking import accepts_nan, number_type
+from runoff.fitting.work import Fitting, kind_here, require_versions
 from runoff.heads import RidgeHead
 from runoff.isolation import undisturbed
 from runoff.members import PROBES, Member, MemberEstimator, default_estimator, rank_member, score_member

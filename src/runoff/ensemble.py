@@ -14,11 +14,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from runoff import checking, encoders, hashing, labels, samples
+from runoff import encoders, hashing, samples
 from runoff.ballots import Ballots, points
 from runoff.certificates import BOUNDS, LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.errors import InputError, MemberError
+from runoff.fitting import checking, labels
 from runoff.members import Shared
 from runoff.partition import Hashed, Partition, distinct
 from runoff.samples import Dense, Rows, Samples

@@ -122,7 +122,7 @@ class _Loaded:
 
     def _labels(self, y: Any) -> NDArray[Any]:
         """Return labels with the dtype of the classes."""
-        from runoff import labels
+        from runoff.fitting import labels
 
         classes = self.classifier.classes_
         return np.asarray(classes[labels.codes(np.asarray(y).tolist(), classes)])

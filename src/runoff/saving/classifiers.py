@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from runoff._io.manifests import Kind, checked_bytes
 from runoff._version import __version__
-from runoff.checking import number_type
 from runoff.errors import MissingExtraError, StorageError
+from runoff.fitting.checking import number_type
 from runoff.members import Member, Shared
 from runoff.samples import Kinds
 from runoff.saving import trusted as trusted_types

@@ -1,0 +1,46 @@
+"""Certified accuracy as a scorer for scikit-learn's model selection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from runoff.certificates import certified_accuracy
+from runoff.errors import InputError
+
+
+class certified_scorer:  # noqa: N801
+    """A scorer for `cross_val_score`, `GridSearchCV` and `cross_validate`: certified accuracy for a number of edits.
+
+    The estimator must be a classifier with `certify`, with its `classes` fixed: a pipeline around it has none. A choice
+    by this score is a choice based on the training data, which is outside the guarantee: see `plan`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> search = GridSearchCV(
+    ...     runoff.RunoffClassifier(classes=range(3)), {"n_partitions": [3, 15]}, scoring=runoff.certified_scorer(3)
+    ... )
+    >>> search.fit(*load_iris(return_X_y=True)).best_params_
+    {'n_partitions': 15}
+
+    """
+
+    def __init__(self, budget: int) -> None:
+        if not isinstance(budget, (int, np.integer)) or isinstance(budget, bool) or budget < 0:
+            raise InputError(f"budget must be a whole number of at least 0, got {budget!r}")
+        self.budget = int(budget)
+
+    def __repr__(self) -> str:
+        return f"certified_scorer({self.budget})"
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return the fraction of inputs predicted correctly with a radius of at least `budget`."""
+        if not hasattr(estimator, "certify"):
+            raise InputError(
+                f"certified_scorer needs a RunoffClassifier or a TorchClassifier, got {type(estimator).__name__}: put "
+                "pipelines inside, as in RunoffClassifier(make_pipeline(StandardScaler(), SVC()))"
+            )
+        return float(certified_accuracy(estimator.certify(X), y, [self.budget])[0])
