@@ -10,19 +10,19 @@ class RunoffError(ValueError):
 
 
 class InputError(RunoffError):
-    """An argument, array or file from the user that is invalid."""
+    """Invalid argument, array or file from the user."""
 
 
 class FittedInFrontWarning(UserWarning):
-    """X looks as if a step that was fitted on all samples had run in front of the classifier, which voids radii."""
+    """X appears to be transformed by a step that was fitted on all samples, which invalidates the radii."""
 
 
 class NoSuchInputError(InputError, IndexError):
-    """The position of an input that certificates do not have."""
+    """Index of an input that is out of range of the certificates."""
 
 
 class MissingExtraError(RunoffError, ImportError):
-    """An optional dependency that is not installed; the message says how to install it."""
+    """Missing optional dependency; the message says how to install it."""
 
 
 class MemberError(RunoffError):
@@ -42,7 +42,7 @@ class BusyError(RunoffError):
 
 
 class StorageError(RunoffError):
-    """A stored file or directory that was altered or damaged, or is of another kind."""
+    """A stored file or directory that was altered, is damaged, or has another format."""
 
 
 class CheckpointError(StorageError):
@@ -54,7 +54,7 @@ class DatasetError(InputError):
 
 
 class MissingError(DatasetError):
-    """A dataset that does not exist at the expected path, or cannot be read."""
+    """A dataset that does not exist at the expected path or cannot be read."""
 
 
 class IntegrityError(DatasetError):

@@ -1,4 +1,4 @@
-"""Units: what one edit is, in the words that explanations, reports and commands print."""
+"""Units of edits, with the words that explanations, reports and commands print."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Unit:
     noun: str  # of one edit
     definition: str
     axis: str  # of a chart
-    limits: str = ""  # what the radius does not cover, said wherever one is printed
+    limits: str = ""  # what the radius does not cover, printed with every radius
 
     def count(self, n: int) -> str:
         """Return a number of edits, as in 1 source or 2 sources."""
         return count(n, self.noun)
 
     def proven(self, radius: int, effect: str = "change this") -> str:
-        """Return what a radius proves, as a sentence; `effect` is what no attack within it has."""
+        """Return a sentence that states what a radius proves; `effect` is what no attack within it can do."""
         if not radius:
             return f"Nothing is proven: one {self.noun} might {effect}."
         which = f"single {self.noun}" if radius == 1 else f"{radius} {self.noun}s"

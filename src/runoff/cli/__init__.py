@@ -1,4 +1,4 @@
-"""The command line: one module per command, loaded when it is used."""
+"""Command line with one module per command, imported when the command is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMANDS = ("certify", "data", "demo", "doctor", "pretrain", "report", "reproduc
 
 
 class Commands(Failures):
-    """The commands of this package, each the function of its module's name."""
+    """A command group that imports each command from the module of the same name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands."""
@@ -37,8 +37,8 @@ class Commands(Failures):
 def main() -> None:
     """Certified predictions from training data that cannot be fully trusted.
 
-    Exit codes: 1 cannot be done, 2 invalid input, 3 a requirement is not met or a certificate is wrong, 4 files do not
-    match what was recorded about them, 70 a bug.
+    Exit codes: 1 the command failed, 2 invalid input, 3 a requirement is not met or a certificate is wrong, 4 files do
+    not match what was recorded about them, 70 a bug in runoff.
 
     Example: runoff demo
     """

@@ -73,12 +73,12 @@ log = logging.getLogger("runoff")
 )
 @click.option(
     "--require-certified", "required_certified", metavar="EDITS:PERCENT", multiple=True, callback=requirements.parsed,
-    help="The same for the share of certified predictions, correct or wrong.",
+    help="Exit with code 3 unless this percentage of predictions, correct or wrong, is certified, as in 10:60%.",
 )  # fmt: skip
 @click.option(
     "--to",
     metavar="CLASS",
-    help="Also report what it takes to make the ensemble predict this class, a name or an index.",
+    help="Also report how many edits might make the ensemble predict this class, a name or an index.",
 )
 @click.option(
     "--from",
@@ -88,15 +88,15 @@ log = logging.getLogger("runoff")
 )
 @click.option(
     "--unit", type=click.Choice(tuple(UNITS)),
-    help="Say what one edit was when the members were trained. A run knows it. Default: samples.",
+    help="Set what one edit was when the members were trained. Runs record it. Default: samples.",
 )  # fmt: skip
 @click.option(
     "--collective",
     is_flag=True,
-    help="Also bound what stays correct under one attack on all inputs at once. Needs labels; takes minutes.",
+    help="Also report the accuracy proven under a single attack on all inputs at once. Needs labels; takes minutes.",
 )
 @click.option(
-    "--time-limit", type=click.FloatRange(0), metavar="SECONDS", help="Spend at most about this long on --collective."
+    "--time-limit", type=click.FloatRange(0), metavar="N", help="Spend at most about N seconds on --collective."
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Write one row per input to this file, .csv or .parquet.")
 @click.option(
@@ -143,8 +143,8 @@ def certify(
     SCORES can also be a .csv or .parquet table with the columns input, member, class and score, and label if known; or
     the directory of a classifier, as `runoff train TABLE` saves it, with --inputs TABLE.
 
-    Scores are logits, probabilities or ballots; only each member's ranking of the classes matters. A run brings its
-    labels and spread, and the rows are written to its folder certificates/.
+    Scores are logits, probabilities or ballots; only each member's ranking of the classes matters. A run
+    contains its labels and spread, and the rows are written to its folder certificates/.
 
     Example: runoff certify scores.npy --labels y.npy --budgets 0,5,10 --require 10:45%
     """
@@ -171,7 +171,7 @@ def certify(
         budgets = _some_budgets(certificates) if budgets is None else budgets
         target = None if to is None else read.target(plain, to, source)
         together = _together(certificates, y, budgets, array, time_limit) if collective else None
-        summary = summaries.of(certificates, budgets, y, read.classes, baseline, together, target)
+        summary = summaries.summarize(certificates, budgets, y, read.classes, baseline, together, target)
         verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
         if read.run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{read.run.seeds()[-1] if seeds is None else seeds}.{kind}"

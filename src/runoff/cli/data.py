@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _say(line: str) -> None:
-    """Print a line; parts of a path that are not UTF-8 are replaced."""
+    """Print a line, replacing parts of paths that are not valid UTF-8."""
     click.echo(line.encode("utf-8", "replace").decode("utf-8"))
 
 
@@ -110,7 +110,7 @@ def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
                 if not dataset.classes_fixed:
                     _say(
                         f"{name}: its classes were taken from its samples, so one more sample could add a class; to "
-                        "train on it, give --classes, an array classes in the .npz file, or classes.txt in the folder"
+                        "train on it, use --classes, or add classes to the .npz file or classes.txt to the folder"
                     )
         except RunoffError as error:
             row["error"] = str(error)

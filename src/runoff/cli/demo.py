@@ -42,7 +42,7 @@ def fitted(data: Arrays, n_partitions: int, spread: int) -> runoff.RunoffClassif
 
 
 def member() -> RidgeClassifier:
-    """Return the model that each member is, before it is trained."""
+    """Return the untrained model that every member is a copy of."""
     from sklearn.linear_model import RidgeClassifier
 
     return RidgeClassifier(alpha=100)

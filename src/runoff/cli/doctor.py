@@ -1,4 +1,4 @@
-"""`runoff doctor`: what a bug report needs to know about this machine."""
+"""`runoff doctor`: information about this machine for a bug report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VARIABLES = ("RUNOFF_DATA", "NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DISAB
 @click.command()
 @json_option
 def doctor(as_json: bool) -> None:
-    """Print versions, devices, caches and places of data, for a bug report. Nothing is changed or sent.
+    """Print versions, devices, caches and data directories for a bug report. Nothing is changed or sent.
 
     Example: runoff doctor
     """
@@ -83,7 +83,7 @@ def _devices() -> dict[str, str]:
 
 
 def _places() -> dict[str, str]:
-    """Return where datasets and compiled code are."""
+    """Return the directories of datasets and compiled code."""
     from runoff import datasets
     from runoff._kernels.compiling import cache_directory
     from runoff.datasets.places import data_directory

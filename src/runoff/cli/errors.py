@@ -20,7 +20,7 @@ from runoff.cli.options import start_logging
 
 FAILED, BAD_INPUT, NOT_MET, DO_NOT_MATCH, BUG, INTERRUPTED = 1, 2, 3, 4, 70, 130
 
-# The first matching row counts.
+# The first matching row applies.
 EXIT_CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
     ((errors.StorageError, errors.IntegrityError), DO_NOT_MATCH),
     ((errors.MissingError, errors.DownloadError, errors.MissingExtraError), FAILED),
@@ -39,7 +39,7 @@ class Failure(click.ClickException):
 
 
 class NotMet(Failure):
-    """A requirement of the user that the certificates do not meet."""
+    """Failure because certificates do not meet a requirement of the user."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, NOT_MET)
@@ -66,12 +66,12 @@ class Failures(click.Group):
     """A command group that turns errors into one sentence and an exit code of `EXIT_CODES`."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run a command; from its first interruption on, another one ends the process at once."""
+        """Run a command; the first Ctrl-C interrupts it, and a second one exits immediately."""
         with _interruptible():
             return super().main(*args, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Start logging before options are parsed: some of them set its level."""
+        """Start logging before options are parsed, because some options set the log level."""
         start_logging()
         return super().make_context(*args, **extra)
 
@@ -92,14 +92,14 @@ class Failures(click.Group):
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let the first Ctrl-C raise `KeyboardInterrupt`, and the next one end the process with the same exit code.
+    """Raise `KeyboardInterrupt` on the first Ctrl-C, and exit with the same code on the second.
 
     Without this, a second Ctrl-C while threads finish ends the process by a signal or with an abort. Nothing is lost:
     files appear under their names only when they are complete.
     """
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield  # somebody else handles interruptions, or they are ignored
+        yield  # the caller handles or ignores interruptions
         return
     interrupted = False
 
@@ -109,13 +109,13 @@ def _interruptible() -> Iterator[None]:
             os.write(2, b"Stopped at once: finished work is kept.\n")
             os._exit(INTERRUPTED)
         interrupted = True
-        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the rest of the exit takes no time
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # interpreter shutdown is short
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, handle)
     try:
         yield
-    except KeyboardInterrupt:  # outside of a command, as while options are parsed
+    except KeyboardInterrupt:  # outside a command, for example while options are parsed
         sys.exit(INTERRUPTED)
     finally:
         if not interrupted:

@@ -36,13 +36,13 @@ device = click.option("--device", help="Use cpu, cuda or cuda:N. Default: a GPU 
 own_network = click.option(
     "--network",
     metavar="FILE.py:FUNCTION",
-    help="Read the run's network from your file again, if it was trained with one.",
+    help="Load the network of the run from this file, as in net.py:make_net, if it was trained with your own.",
 )
 
 
 cluster_options = (
-    click.option("--gpus-per-task", type=click.FloatRange(0, 1), help="Take this share of a GPU per task.  [ray: 0]"),
-    click.option("--cpus-per-task", type=click.IntRange(1), help="Take N CPUs per task.  [ray: 1]"),
+    click.option("--gpus-per-task", type=click.FloatRange(0, 1), help="Reserve a share of a GPU per task.  [ray: 0]"),
+    click.option("--cpus-per-task", type=click.IntRange(1), help="Reserve N CPUs per task.  [ray: 1]"),
     click.option(
         "--storage", metavar="FOLDER|URL",
         help="Let workers write results to a folder that all nodes share, or to an address such as s3://bucket/folder. "
@@ -70,7 +70,7 @@ def _executor(name: str, given: dict[str, Any]) -> Executor:
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """The options of all commands that train: where, how, and whether only to plan."""
+    """Options shared by all commands that train."""
 
     data_dir: Path | None
     device: str | None
@@ -82,7 +82,7 @@ class TrainingOptions:
 
 
 def training_options(command: Any) -> Any:
-    """Add the options of all commands that train. The command receives them as `options`."""
+    """Add the options shared by all commands that train, and pass them to the command as `options`."""
 
     @wraps(command)
     def with_options(**given: Any) -> Any:
@@ -96,7 +96,7 @@ def training_options(command: Any) -> Any:
         click.option(
             "--retrain",
             is_flag=True,
-            help="Retrain networks of another device or version, which would give different results here.",
+            help="Retrain networks of another device or version, whose results would differ on this machine.",
         ),
         *cluster_options,
         click.option("--in-flight", type=click.IntRange(1), help="Train N networks at a time. Changes the time only."),
@@ -132,7 +132,7 @@ def start_logging() -> None:
 
 
 def common_options(command: Any) -> Any:
-    """Add the options of every command, which set the verbosity."""
+    """Add the options of every command, which set the log level."""
     for names, text in (
         (["--debug"], "Print all steps, and the traceback of an error."),
         (["--quiet"], "Print results and errors only."),

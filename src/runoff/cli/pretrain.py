@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from runoff._io.text import count
 from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import device as device_option
@@ -28,7 +29,7 @@ from runoff.recipes import NETWORKS
 @click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Use this random seed.")
 @device_option
-@click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Write some images to this PNG file.")
+@click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Write example images to this PNG file.")
 @json_option
 def pretrain(
     out: Path,
@@ -65,7 +66,7 @@ def pretrain(
     if as_json:
         click.echo(json.dumps({"file": str(out), "sha256": digest, "steps": steps, "loss": round(loss, 4)}))
         return
-    click.echo(f"{out}: {steps} steps, loss {loss:.3f} over the last {len(losses)}, SHA-256 {digest}")
+    click.echo(f"{out}: {count(steps, 'step')}, loss {loss:.3f} over the last {len(losses)}, SHA-256 {digest}")
     click.echo(f"Next: runoff train DATASET --k K --recipe strong --weights {shlex.quote(str(out))} --out RUN")
 
 

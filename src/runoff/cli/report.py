@@ -43,7 +43,7 @@ log = logging.getLogger("runoff")
     help="Use N networks per member. Default: every number that a run has ballots for.",
 )
 @click.option("--sample", type=click.IntRange(1), default=150, show_default=True, help="Show N inputs in full.")
-@click.option("--to", metavar="CLASS", help="Also report what it takes to make the runs predict this class.")
+@click.option("--to", metavar="CLASS", help="Also report how many edits might make the runs predict this class.")
 @click.option(
     "--input", "example", type=click.IntRange(0),
     help="Open the page with this input of the first run, and draw it in the election figure.",
@@ -51,7 +51,7 @@ log = logging.getLogger("runoff")
 @click.option(
     "--undefended", multiple=True, type=click.Path(path_type=Path),
     help="Compare with one model trained on all samples: a .npy file of its predictions for the test inputs, as class "
-    "indices, names or scores. Once for all runs, or once per run.",
+    "indices, names or scores. Give it once for all runs, or once per run.",
 )  # fmt: skip
 @data_dir_option
 @click.option("--no-pictures", is_flag=True, help="Leave out the pictures of the inputs.")
@@ -91,7 +91,7 @@ def report(
 
         drawing.library()  # fails early if matplotlib is missing
     if out is not None:
-        with writing(out):  # fails early, too
+        with writing(out):  # likewise for an invalid path
             out.parent.mkdir(parents=True, exist_ok=True)
     if len(undefended) not in (0, 1, len(runs)):
         raise InputError(

@@ -59,9 +59,9 @@ def reproduce(
 ) -> None:
     """Reproduce rows of the paper's tables, and print the results next to the paper's numbers.
 
-    Runs are shared: DPA and DPA+ROE have the same members, DPA* adds seeds to them, and all elections of FA share
-    theirs. Existing runs are used, wherever they were trained, and interrupted ones continue. The hash (sum of pixels)
-    and the bound are the paper's.
+    Runs are shared: DPA and DPA+ROE have the same members, DPA* adds seeds to them, and all elections of FA use the
+    same members. Existing runs are reused, wherever they were trained, and interrupted runs are resumed. The hash (sum
+    of pixels) and the bound are those of the paper.
 
     Example: runoff reproduce --table T3 --dataset cifar10 --k 50
     """
@@ -80,7 +80,7 @@ def reproduce(
             click.echo(describe(plan))
         return
     target = out or runs / "reproduction.csv"
-    reproduction.read_table(target)  # refuses other tables before training
+    reproduction.read_table(target)  # raises an error for other tables before training
     results: list[dict[str, Any]] = []
     for row in wanted:
         chosen = recipe or tables.RECIPES[row.dataset]

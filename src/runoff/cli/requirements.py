@@ -1,4 +1,4 @@
-"""Requirements of scripts: the shares of inputs that must be certified, with a verdict on each."""
+"""Requirements on the share of certified inputs, for use in scripts, and verdicts on them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Requirement:
-    """At least `percent` of the inputs are certified at this number of edits (and correct)."""
+    """A minimum percentage of inputs that must be certified (and correct) at a number of edits."""
 
     edits: int
     percent: float
     correct: bool
 
     def needed(self, of: int) -> int:
-        """Return how many of `of` inputs are enough; 1.1 % of 3,000 are 33, although 1.1 * 3000 exceeds 3300."""
+        """Return the smallest number of inputs that meets the percentage.
+
+        The tolerance absorbs rounding: 1.1 % of 3,000 is 33, although 1.1 * 3000 exceeds 3300 in floating point.
+        """
         return math.ceil(self.percent * of / 100 - 1e-9)
 
 
 @dataclass(frozen=True)
 class Verdict(Requirement):
-    """A requirement, the number of inputs that count for it and whether they are enough."""
+    """The result of checking a requirement: the number of inputs that satisfy it, and whether it is met."""
 
     inputs: int
     of: int
@@ -45,7 +48,7 @@ class Verdict(Requirement):
     unit: str = "samples"
 
     def __str__(self) -> str:
-        """State the shortfall."""
+        """Return the shortfall as a sentence."""
         what = "certified and correct" if self.correct else "certified"
         return (
             f"{self.inputs:,} of {count(self.of, 'input')} ({100 * self.inputs / self.of:.2f} %) are {what} at "
@@ -54,7 +57,7 @@ class Verdict(Requirement):
 
 
 def parsed(_ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[Requirement]:
-    """Parse required percentages, as in 10:45% for 45 % at 10 edits. Numbers that may be fractions are refused."""
+    """Parse required percentages, as in 10:45% for 45 % at 10 edits; reject numbers that could be fractions."""
     return [_parsed(value, correct=param.name == "required") for value in values]
 
 
@@ -78,11 +81,11 @@ def _parsed(value: str, *, correct: bool) -> Requirement:
 
 
 def check_labels(required: Sequence[Requirement], labels: Any) -> None:
-    """Refuse requirements on correct predictions if labels are unknown."""
+    """Raise an error if a requirement counts correct predictions and labels are unknown."""
     if required and labels is None:
         raise InputError(
-            "--require counts correct predictions, so it needs --labels FILE; to count all certified predictions, also "
-            "wrong ones, use --require-certified"
+            "--require counts correct predictions, so it needs --labels FILE; to count all certified predictions, "
+            "including wrong ones, use --require-certified"
         )
 
 
@@ -102,7 +105,7 @@ def verdicts(
 
 
 def summary(results: Sequence[Verdict]) -> dict[str, Any]:
-    """Return the verdicts for JSON; `met` is None if nothing is required."""
+    """Return the verdicts for JSON, where `met` is None if there are no requirements."""
     return {
         "requirements": [asdict(result) for result in results],
         "met": all(result.met for result in results) if results else None,
@@ -110,7 +113,7 @@ def summary(results: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def must_be_met(results: Sequence[Verdict]) -> None:
-    """Fail with one sentence that lists every requirement that is not met."""
+    """Raise `NotMet` with one sentence that lists every unmet requirement."""
     if missed := [result for result in results if not result.met]:
         which = f"{len(missed)} of {count(len(results), 'requirement')} not met: " if len(results) > 1 else ""
         raise NotMet(which + "; ".join(map(str, missed)))

@@ -33,7 +33,7 @@ def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[st
 
 
 def register(network: str) -> None:
-    """Make a network from a file of the user's known under the name that runs record."""
+    """Register a network from a user's file under the name that runs record."""
     from runoff.torch import own
 
     own.registered(network)
@@ -47,7 +47,7 @@ def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
     named = about["given"] in datasets.NAMES
     data = load_dataset(about["given"], data_dir, None if named else about["classes"])
     if data.fingerprint != run.settings.fingerprint:
-        raise RunError(f"{run.path} was trained on other samples than those now in {run.settings.dataset}")
+        raise RunError(f"{run.path} was trained on samples that differ from those in {run.settings.dataset}")
     return data
 
 

@@ -1,4 +1,4 @@
-"""What `runoff certify` reads: scores with all that is known about them, from files, tables, saved models and runs."""
+"""Input of `runoff certify`: scores, labels, spread and names from files, tables, saved classifiers and runs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Scored:
 
     Attributes
     ----------
-    path : where they are from
-    run, writable : the locked run that they are from, if any, and whether it can be written to
-    table : the names of inputs and classes, and what else a table or a saved classifier knows
+    path : the file or directory that the scores were read from
+    run, writable : the locked run that contains the scores, if any, and whether it can be written to
+    table : the names of inputs and classes, and further facts from a table or a saved classifier
 
     """
 
@@ -55,7 +55,7 @@ class Scored:
         group_column: str | None,
         held: ExitStack,
     ) -> Scored:
-        """Read scores from what `path` is; a run stays locked until `held` closes."""
+        """Read scores from a file, a table, a saved classifier or a run, which stays locked until `held` closes."""
         table = _table(path, inputs, label_column, group_column)
         if table is None and (path / "manifest.json").exists():
             if labels is not None or spread is not None:
@@ -88,7 +88,7 @@ class Scored:
 
     @property
     def unit(self) -> str | None:
-        """What one edit is, if a run or a saved classifier says so."""
+        """The unit of edits, if a run or a saved classifier records it."""
         return self.run.settings.unit if self.run is not None else None if self.table is None else self.table.unit
 
     @property
@@ -121,16 +121,17 @@ class Scored:
         return predictions
 
     def target(self, certificates: Certificates, to: str, source: str | None) -> Target:
-        """Return what it takes to reach one class. The certificates must hold class indices."""
+        """Return the radii towards one class, for certificates with class indices."""
         names = None if self.classes is None else self.classes.tolist()
         y = self.labels
         if self.table is not None and y is not None:
             index = {name: c for c, name in enumerate(self.table.classes.tolist())}
             y = np.array([index.get(label, -1) for label in y.tolist()])
-        return Target.of(certificates, self.scores, y, None if names is None else list(map(str, names)), to, source)
+        printed = None if names is None else list(map(str, names))
+        return Target.compute(certificates, self.scores, y, printed, to, source)
 
     def about(self, seeds: int | None) -> dict[str, Any]:
-        """Return what a proof says of its source."""
+        """Return the description of the source for an exported proof."""
         if self.run is None:
             content = self.path / "manifest.json" if self.path.is_dir() else self.path
             source = {"file": self.path.name, "sha256": hashlib.sha256(content.read_bytes()).hexdigest()}
@@ -152,7 +153,9 @@ def _table(
     if is_model(path):
         return scores_of(path, inputs, label_column, group_column)
     if inputs is not None or label_column is not None or group_column is not None:
-        raise InputError(f"--inputs and --label-column are for a saved classifier, and {path} is none: leave them out")
+        raise InputError(
+            f"--inputs and --label-column are for a saved classifier, and {path} is not one: leave them out"
+        )
     return long_form.read_scores(path) if tables.is_table(path) else None
 
 

@@ -1,4 +1,4 @@
-"""What `runoff certify` prints: a summary as data for JSON, and as a table for people."""
+"""Summaries that `runoff certify` prints: as data for JSON, and as a table for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from runoff.cli.targets import Target
 
 
-def of(
+def summarize(
     certificates: Certificates,
     budgets: list[int],
     y: NDArray[Any] | None,
@@ -26,7 +26,7 @@ def of(
     together: list[float] | None,
     target: Target | None,
 ) -> dict[str, Any]:
-    """Return the summary: shares of inputs by number of edits, and with labels the certified accuracy."""
+    """Return the share of certified inputs by number of edits and, if labels are known, the certified accuracy."""
     accuracy = None if y is None else certificates.certified_accuracy(y, [0, *budgets])
     summary = {
         "inputs": len(certificates),

@@ -47,7 +47,7 @@ def train_table(
             "--classes setosa,versicolor,virginica"
         )
     if out.exists():
-        raise InputError(f"{out} exists already: give another directory")
+        raise InputError(f"{out} already exists: give another directory")
     classifiers.require_skops()
     started = time.perf_counter()
     X, y, groups = tables.samples(path, label_column, group_column)

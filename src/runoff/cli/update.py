@@ -27,7 +27,7 @@ log = logging.getLogger("runoff")
     "--remove", type=click.Path(path_type=Path), help="Remove the samples of this .npz file with x, y[, groups]."
 )
 @own_network
-@click.option("--again", is_flag=True, help="Repeat the edits of the last update.")
+@click.option("--again", is_flag=True, help="Apply the edits of the last update again.")
 @training_options
 def update(
     run: Path,
@@ -39,8 +39,8 @@ def update(
 ) -> None:
     """Add and remove training samples of a RUN, and retrain only the members that they reach.
 
-    The result equals that of a run on the edited samples, so removing a sample unlearns it. A repeated command does
-    nothing, so a killed one can be repeated.
+    The result equals that of a run on the edited samples, so removing a sample unlearns it. Repeating the
+    command changes nothing, so an interrupted update can be run again.
 
     Example: runoff update runs/digits-20 --remove bad.npz
     """
@@ -59,7 +59,7 @@ def update(
         data = dataset_of(existing, options.data_dir)
         edits = [(what, *_samples(path)) for what, path in (("remove", remove), ("add", add)) if path is not None]
         done = existing.edits()
-        if done and not existing.seeds():  # an update was killed or failed
+        if done and not existing.seeds():  # an update was interrupted or failed
             if edits and not _same(done[-len(edits) :], edits):
                 raise existing.unfinished()
             edits = []
@@ -69,7 +69,7 @@ def update(
             log.warning("the last edits of %s are the same, so nothing is done; use --again to repeat them", run)
             edits = []
         n_seeds = existing.n_seeds
-        edited(data, [*done, *edits], existing.settings.unit)  # refuses edits that are impossible
+        edited(data, [*done, *edits], existing.settings.unit)  # raises an error for impossible edits
         if options.dry_run:
             show_plan(existing.settings, existing, data, run, n_seeds, options, edits)
             return
@@ -94,7 +94,7 @@ def _same(done: list[Any], edits: list[Any]) -> bool:
 
 
 def _commit(run: Run, edits: list[Any]) -> None:
-    """Record the edits in the manifest: from now on, the run is one on the edited samples."""
+    """Record the edits in the manifest, which makes the run one on the edited samples."""
     from runoff.runs.directory import EDIT
 
     (run.path / "edits").mkdir(exist_ok=True)
@@ -119,5 +119,5 @@ def _samples(path: Path) -> tuple[Any, ...]:
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     if not len(arrays["x"]):
-        raise RunError(f"{path} holds no samples: give at least one")
+        raise RunError(f"{path} contains no samples: give at least one")
     return tuple(arrays[name] for name in EDIT if name in arrays)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Read the training data from here: a .npz file with x, y[, groups] for a classifier, the dataset for a run.",
+    help="Read the training data from this path: a .npz file with x, y[, groups] (classifier) or a dataset (run).",
 )
 @data_dir_option
-@click.option("--full", is_flag=True, help="Score all inputs and solve all radii by integer programming.")
+@click.option("--full", is_flag=True, help="Score all inputs again, and prove all radii by integer programming.")
 @click.option(
-    "--sample", type=click.IntRange(0), default=20, show_default=True, help="Without --full, do so for N inputs."
+    "--sample", type=click.IntRange(0), default=20, show_default=True, help="Without --full, score and prove N inputs."
 )
 @click.option(
     "--retrain", type=click.IntRange(0), default=0, metavar="N", help="Retrain N members, and compare them bit for bit."
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 @click.option(
     "--seed", type=click.IntRange(0), help="Use this seed, to repeat the random choices of an earlier verification."
 )
-@click.option("--trusted", multiple=True, metavar="TYPE", help="Allow this type in the members of a classifier.")
+@click.option("--trusted", multiple=True, metavar="TYPE", help="Allow this type in members, as in mypackage.Model.")
 @own_network
 @device_option
 @click.option("--attest", type=click.Path(path_type=Path), help="Write an in-toto statement for signing to this file.")
-@click.option("--attestation", type=click.Path(path_type=Path), help="Compare this statement with what is on disk.")
+@click.option("--attestation", type=click.Path(path_type=Path), help="Compare this statement with the files on disk.")
 @click.option("--signature", type=click.Path(path_type=Path), help="Check this ssh-keygen signature of --attestation.")
-@click.option("--allowed-signers", type=click.Path(path_type=Path), help="Accept the keys in this file.")
-@click.option("--signer", help="Require the signature of this allowed signer.")
+@click.option("--allowed-signers", type=click.Path(path_type=Path), help="Accept signatures by the keys in this file.")
+@click.option("--signer", help="Require a signature by this allowed signer, as in me@example.org.")
 @json_option
 def verify(
     path: Path,
@@ -67,11 +67,11 @@ def verify(
     signer: str | None,
     as_json: bool,
 ) -> None:
-    """Verify the run or saved classifier in the directory PATH, as an outsider would.
+    """Verify the run or saved classifier in the directory PATH with independent code.
 
-    Check every digest, derive buckets and training sets again from the data and the key, rank the stored scores again,
-    and prove every radius with independent code. Exit with code 0 if nothing is wrong, 3 if a certificate is wrong, 4
-    if files do not match. The output lists what was not checked.
+    Check every digest, recompute buckets and training sets from the data and the key, rank the stored scores again, and
+    prove every radius without the code that computed it. Exit with code 0 if nothing is wrong, 3 if a certificate
+    is wrong, 4 if files do not match. The output lists what was not checked.
 
     Example: runoff verify runs/digits-20 --retrain 2
     """
