@@ -32,6 +32,7 @@ ALL = dataclasses.replace(
     PAPER, jitter=0.4, cutout=8, mixup=1.0, label_smoothing=0.1, schedule="cosine", test_flip=True,
     affine=1.0, trivial=True, cutmix=0.5, average=0.5, test_shift=1,
 )  # fmt: skip
+LITERAL = dataclasses.replace(PAPER, leftover=True)
 
 
 class Dropping(torch.nn.Module):
@@ -162,6 +163,7 @@ def main():
         ("Network-in-Network, paper's recipe", networks.network_in_network, PAPER),
         ("Network-in-Network, all augmentation", networks.network_in_network, ALL),
         ("Network-in-Network, fp32", networks.network_in_network, dataclasses.replace(PAPER, precision="fp32")),
+        ("Network-in-Network, the paper's loop", networks.network_in_network, LITERAL),
         ("small network", networks.small, PAPER),
         ("a network with dropout", Dropping, PAPER),
     ):
@@ -180,6 +182,7 @@ def main():
         useful = all(t.refused is None for t in together.values())
         verdicts[name] = equal and moved and useful
         print(f"{name}: {'equal bits' if verdicts[name] else 'DIFFERENT'}", flush=True)
+    n_printed = len(verdicts)
     fitted, extra = classifier(device).fit(X, Y), np.full((1, 32, 32, 3), 255, np.uint8)
     again = classifier(device).fit(np.concatenate([X, extra]), np.append(Y, 3))
     touched = {int(m) for m in again.partition_.spread[again._buckets[-1]]}
@@ -191,7 +194,7 @@ def main():
     chosen = devices.find(device)
     if chosen.type == "cuda" and matmul_norm_relu._supported(chosen.index):
         verdicts["layers in four streams"] = four_streams(device)
-    for name in list(verdicts)[5:]:
+    for name in list(verdicts)[n_printed:]:
         print(f"{name}: {'equal bits' if verdicts[name] else 'DIFFERENT'}")
     verdict = "ISOLATED" if all(verdicts.values()) else "NOT ISOLATED"
     print(f"verdict on {devices.describe(chosen)}: {verdict}")

@@ -31,6 +31,15 @@ def test_every_row_of_the_tables():
     assert tables.rows("T6", method="FA")[0].std[5] == 0.25
 
 
+def test_recipes_of_the_paper_flip_no_digits_and_no_signs():
+    for given, flipped in ((None, "paper"), ("paper", "paper"), ("paper-literal", "paper-literal")):
+        assert tables.recipe_for("cifar10", given) == flipped
+        for dataset in ("mnist", "gtsrb"):
+            assert tables.recipe_for(dataset, given) == f"{flipped}-no-flip"
+    assert tables.recipe_for("gtsrb", "paper-literal-no-flip") == "paper-literal-no-flip"
+    assert tables.recipe_for("gtsrb", "quick") == "quick"
+
+
 @pytest.fixture
 def tiny(monkeypatch):
     """Some of the digits under the name of CIFAR-10, and rows of a few networks."""

@@ -83,6 +83,34 @@ def test_draws_are_whole_epochs_in_one_stream_and_each_purpose_has_its_own_numbe
 
 
 @pytest.mark.parametrize(
+    ("n", "batch", "sizes"), [(300, 128, [128, 128, 44]), (257, 128, [128, 128, 1]), (50, 50, [50])]
+)
+def test_with_leftover_each_epoch_is_cut_on_its_own(n, batch, sizes):
+    recipe = dataclasses.replace(RECIPES["paper-literal"], epochs=9, milestones=(2, 5))
+    drawn = random_draws.draw(recipe, n, (32, 32, 3), seeds_of(0, 7, 1)[0])
+    assert recipe.batch_of(n) == batch
+    assert len(drawn.rows) == len(drawn.rates) == len(drawn.shifts) == recipe.steps_of(n) == 9 * len(sizes)
+    step = 0
+    for epoch in range(9):
+        seen = []
+        for size in sizes:
+            assert (drawn.size_of(step) or batch) == size
+            assert drawn.rates[step] == np.float32(0.1 * 0.2 ** ((epoch >= 2) + (epoch >= 5)))
+            seen += drawn.rows[step, :size].tolist()
+            step += 1
+        assert sorted(seen) == list(range(n))
+    full = random_draws.draw(RECIPES["paper"], 300, (32, 32, 3), seeds_of(0, 7, 1)[0])
+    assert {full.size_of(step) for step in range(len(full.rates))} == {None}
+
+
+def test_networks_that_cannot_be_trained_on_one_sample_are_rejected_whatever_is_left():
+    rows = X.reshape(-1, 64)
+    recipe = dataclasses.replace(SHORT, leftover=True)
+    with pytest.raises(ValueError, match="network must accept a batch of one sample in training"):
+        classifier(recipe=recipe).fit(rows[:200], Y[:200])
+
+
+@pytest.mark.parametrize(
     ("change", "told"),
     [
         ({"schedule": "linear"}, "schedule must be one of"),
@@ -186,7 +214,9 @@ def plain_loop(job, recipe, n_classes=10):
     drawn = random_draws.draw(recipe, len(images), images.shape[1:], job.source)
     network = building.build(networks.small, images.shape[1:], n_classes, random_draws.initial_seed(job.source))
     optimizer = plain_optimizer(network, recipe)
-    for rows, shifts, flips, rate in zip(drawn.rows, drawn.shifts, drawn.flips, drawn.rates, strict=True):
+    sizes = np.full(len(drawn.rates), drawn.rows.shape[1]) if drawn.sizes is None else drawn.sizes
+    for rows, shifts, flips, rate, size in zip(drawn.rows, drawn.shifts, drawn.flips, drawn.rates, sizes, strict=True):
+        rows = rows[:size]
         batch = np.zeros((len(rows), *images.shape[1:]), np.float32)
         for i, row in enumerate(rows):
             image = np.pad(images[row], ((1, 1), (1, 1), (0, 0)))[shifts[i, 0] :, shifts[i, 1] :][:8, :8]
@@ -201,8 +231,12 @@ def plain_loop(job, recipe, n_classes=10):
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"nesterov": False}, {"nesterov": False, "momentum": 0.0}, {"optimizer": "adamw", "lr": 1e-3}]
-)
+    "change",
+    [
+        {}, {"nesterov": False}, {"nesterov": False, "momentum": 0.0}, {"optimizer": "adamw", "lr": 1e-3},
+        {"leftover": True},
+    ],
+)  # fmt: skip
 def test_training_is_what_a_plain_loop_does(change):
     recipe = Recipe(epochs=4, batch_size=32, schedule="steps", milestones=(1, 3), crop=1, flip=True)
     recipe = dataclasses.replace(recipe, **change)

@@ -162,7 +162,7 @@ def test_the_kernel_for_batches_takes_only_recipes_that_it_knows_in_full():
 
 def test_recipes_of_earlier_releases_stay_what_they_were():
     data = RECIPES["paper"].to_dict()
-    assert not set(data) & {"affine", "trivial", "cutmix", "average", "test_shift"}
+    assert not set(data) & {"affine", "trivial", "cutmix", "average", "test_shift", "leftover"}
     assert Recipe.from_dict(data) == RECIPES["paper"]
     strong = json.loads(json.dumps(RECIPES["strong"].to_dict()))
     assert strong["trivial"] is True
@@ -180,6 +180,7 @@ def test_recipes_of_earlier_releases_stay_what_they_were():
         ({"test_shift": -1}, "test_shift must be a whole number of at least 0"),
         ({"affine": -1.0}, "affine must be a number of at least 0"),
         ({"trivial": 1}, "trivial must be True or False, got 1"),
+        ({"leftover": 1}, "leftover must be True or False, got 1"),
     ],
 )
 def test_invalid_recipes(change, message):

@@ -20,6 +20,8 @@ from tests.test_torch_isolation import ALL, PLAIN, TEST_X, Dropping, jobs, same,
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported, which only a GPU does otherwise
 
+LEFTOVER = dataclasses.replace(ALL, leftover=True)
+
 
 class Stream:
     def __init__(self, *_):
@@ -64,8 +66,8 @@ class Generator:
 class Eager(graphs.GraphSlot):
     """Its graphs are plain calls."""
 
-    def run(self):
-        self.step()
+    def run(self, size):
+        self.step(size)
 
     def score_block(self, block):
         if self._scoring is None:
@@ -106,7 +108,7 @@ def on_slots(members, network, recipe, in_flight):
         return trainer, {(t.member, t.seed): t for t in trainer._on_gpu(jobs(members), TEST_X[..., None])}
 
 
-@pytest.mark.parametrize("recipe", [ALL, PLAIN])
+@pytest.mark.parametrize("recipe", [ALL, PLAIN, LEFTOVER])
 @pytest.mark.parametrize("network", [networks.small, networks.network_in_network])
 def test_slots_that_are_used_again_give_the_same_bits(faked, network, recipe):  # noqa: ARG001
     expected = trained(range(8), network, recipe)
@@ -120,7 +122,7 @@ def test_slots_that_are_used_again_give_the_same_bits(faked, network, recipe):  
             np.testing.assert_array_equal(scores, expected[key].scores)
 
 
-@pytest.mark.parametrize("recipe", [ALL, PLAIN, dataclasses.replace(PLAIN, crop=1, flip=True)])
+@pytest.mark.parametrize("recipe", [ALL, PLAIN, dataclasses.replace(PLAIN, crop=1, flip=True, leftover=True)])
 def test_batches_of_the_kernel_give_the_same_bits(faked, recipe, monkeypatch):  # noqa: ARG001
     pytest.importorskip("triton")
     expected = trained([0, 1, 2, 5], networks.small, recipe)

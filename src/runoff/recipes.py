@@ -17,7 +17,7 @@ PRECISIONS = ("auto", "fp32", "tf32", "bf16")
 NUMBERS = (
     "lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing", "affine", "cutmix", "average",
 )  # fmt: skip
-LATER = ("affine", "trivial", "cutmix", "average", "test_shift")  # fields that the first release did not have
+LATER = ("affine", "trivial", "cutmix", "average", "test_shift", "leftover")  # that the first release did not have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,9 @@ class Recipe:
     """The training settings of a network.
 
     A member's epochs are one shuffled stream, cut into full batches. A member with fewer samples than `batch_size` has
-    batches of about that many samples, so that it takes about one step per epoch. All of this follows from the number
-    of the member's samples alone.
+    batches of about that many samples, so that it takes about one step per epoch. With `leftover`, each epoch is cut on
+    its own, and ends with a smaller batch of what is left. All of this follows from the number of the member's samples
+    alone.
 
     Parameters
     ----------
@@ -45,6 +46,7 @@ class Recipe:
     test_flip : average the scores of an input and its mirror image
     test_shift : average the scores of an input and four copies, shifted diagonally by this many pixels
     precision : "fp32", "tf32", "bf16", or "auto": bf16 on GPUs that have it, else fp32
+    leftover : end each epoch with a batch of the samples that are left, as a plain loop over batches does
 
     """
 
@@ -71,6 +73,7 @@ class Recipe:
     cutmix: float = 0.0
     average: float = 0.0
     test_shift: int = 0
+    leftover: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
@@ -89,8 +92,9 @@ class Recipe:
         for name in ("jitter", "cutmix", "average"):
             if getattr(self, name) > 1:
                 raise InputError(f"a recipe's {name} must be at most 1, got {getattr(self, name)!r}")
-        if not isinstance(self.trivial, bool):
-            raise InputError(f"a recipe's trivial must be True or False, got {self.trivial!r}")
+        for name in ("trivial", "leftover"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"a recipe's {name} must be True or False, got {getattr(self, name)!r}")
         object.__setattr__(self, "milestones", tuple(int(epoch) for epoch in self.milestones))
 
     @property
@@ -101,14 +105,19 @@ class Recipe:
     def batch_of(self, n_samples: int) -> int:
         """Return the batch size of a member with `n_samples` samples.
 
-        Multiples of 8, from 16 up, so that members of about the same size share a CUDA graph.
+        Multiples of 8, from 16 up, so that members of about the same size share a CUDA graph. With `leftover`, a member
+        with less than a batch has one batch of all its samples per epoch.
         """
         if n_samples >= self.batch_size:
             return self.batch_size
+        if self.leftover:
+            return n_samples
         return min(self.batch_size, max(16, 8 * round(n_samples / 8)))
 
     def steps_of(self, n_samples: int) -> int:
         """Return the number of steps of a member with `n_samples` samples."""
+        if self.leftover:
+            return self.epochs * -(-n_samples // self.batch_of(n_samples))
         return max(1, round(self.epochs * n_samples / self.batch_of(n_samples)))
 
     def rates(self, n_samples: int) -> NDArray[np.float32]:
@@ -116,7 +125,8 @@ class Recipe:
         steps = np.arange(self.steps_of(n_samples))
         if self.schedule == "cosine":
             return (self.lr * 0.5 * (1 + np.cos(np.pi * steps / len(steps)))).astype(np.float32)
-        epochs = steps * self.batch_of(n_samples) // n_samples
+        samples_before = steps * self.batch_of(n_samples)
+        epochs = steps // (len(steps) // self.epochs) if self.leftover else samples_before // n_samples
         passed = np.searchsorted(self.milestones, epochs, side="right") if self.schedule == "steps" else 0 * steps
         return (self.lr * self.gamma**passed).astype(np.float32)
 
@@ -165,6 +175,9 @@ RECIPES = {
     "paper": PAPER,
     # MNIST and GTSRB: a mirrored digit or sign means something else.
     "paper-no-flip": Recipe.from_dict({**PAPER.to_dict(), "flip": False}),
+    # As above in a plain loop over batches, which the paper seems to have used. Members are worse.
+    "paper-literal": Recipe.from_dict({**PAPER.to_dict(), "leftover": True}),
+    "paper-literal-no-flip": Recipe.from_dict({**PAPER.to_dict(), "leftover": True, "flip": False}),
     # For members with few images.
     "strong": STRONG,
     "strong-no-flip": Recipe.from_dict({**STRONG.to_dict(), "flip": False, "test_flip": False}),
@@ -176,6 +189,7 @@ RECIPES = {
 
 # What `runoff train` uses for the named datasets, fixed with the program. A mirrored digit or sign is another one.
 DEFAULTS = {"cifar10": "strong", "gtsrb": "strong-no-flip", "mnist": "strong-digits", "digits": "quick"}
+PAPERS = ("paper", "paper-no-flip", "paper-literal", "paper-literal-no-flip")  # the paper's, by its loop or by ours
 PROCEDURAL = ("strong", "strong-no-flip")  # recipes whose networks start from procedural weights by default
 SMALLEST = 16  # pixels: smaller images are not worth cropping by 4
 

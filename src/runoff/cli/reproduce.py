@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 )
 @click.option("--weights", is_flag=True, help="Keep the weights of networks, not only their scores.")
 @click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
-@click.option("--recipe", type=click.Choice(tuple(RECIPES)), help="Train with this recipe. Default: the paper's.")
+@click.option(
+    "--recipe",
+    type=click.Choice(tuple(RECIPES)),
+    help="Train with this recipe, e.g. paper-literal, which ends each epoch with an incomplete batch. paper and "
+    "paper-literal do not flip MNIST and GTSRB. Default: paper.",
+)
 @training_options
 def reproduce(
     table: str | None,
@@ -83,7 +88,7 @@ def reproduce(
     reproduction.read_table(target)  # raises an error for other tables before training
     results: list[dict[str, Any]] = []
     for row in wanted:
-        chosen = recipe or tables.RECIPES[row.dataset]
+        chosen = tables.recipe_for(row.dataset, recipe)
         n = row.trials if trials is None else trials
         trained = reproduction.trial_results(
             row,

@@ -82,7 +82,7 @@ def seconds_for(
     """Return roughly how many seconds it takes to train `n_networks` networks of a row."""
     if not n_networks:
         return 0.0
-    chosen = recipe or tables.RECIPES[row.dataset]
+    chosen = tables.recipe_for(row.dataset, recipe)
     start, each = _pace(row.dataset, row.k, network, chosen, device, in_flight)
     return start + n_networks * each
 

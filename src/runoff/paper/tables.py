@@ -6,9 +6,18 @@ import csv
 from dataclasses import dataclass, field, replace
 from importlib import resources
 
+from runoff.recipes import PAPERS
+
 BASES = ("DPA", "DPA*", "FA")
 # A mirrored digit or sign may be another class, so only CIFAR-10 is flipped.
 RECIPES = {"cifar10": "paper", "mnist": "paper-no-flip", "gtsrb": "paper-no-flip"}
+
+
+def recipe_for(dataset: str, recipe: str | None) -> str:
+    """Return the recipe for a dataset, by default the paper's; those of the paper without flips where it has none."""
+    chosen = recipe or RECIPES[dataset]
+    unflipped = f"{chosen}-no-flip"
+    return unflipped if RECIPES[dataset].endswith("-no-flip") and unflipped in PAPERS else chosen
 
 
 @dataclass(frozen=True)

@@ -271,7 +271,7 @@ def _as_pictures(X: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 
 def _like_paper(settings: Settings, recipe: str) -> bool:
-    return settings.network == "nin" and recipe in ("paper", "paper-no-flip") and settings.first_weights is None
+    return settings.network == "nin" and recipe in recipes.PAPERS and settings.first_weights is None
 
 
 def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:

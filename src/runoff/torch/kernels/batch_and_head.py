@@ -15,7 +15,7 @@ from runoff.recipes import Recipe
 KNOWN = frozenset(
     {
         "epochs", "batch_size", "optimizer", "lr", "momentum", "nesterov", "weight_decay", "schedule", "milestones",
-        "gamma", "crop", "flip", "label_smoothing", "test_flip", "precision", "average", "test_shift",
+        "gamma", "crop", "flip", "label_smoothing", "test_flip", "precision", "average", "test_shift", "leftover",
     }
 )  # fmt: skip
 CONTAINERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by size in bytes

@@ -54,7 +54,7 @@ class GraphSlot(Slot):
         """Capture the step for networks with this batch size and at most `n_samples` samples."""
         with torch.cuda.stream(self.stream):
             self.try_out(batch)
-            steps = self.recipe.epochs * n_samples // batch + 2
+            steps = self.recipe.steps_of(n_samples) + 2
             self.images = torch.zeros((n_samples, *self._padded_shape()), dtype=dtype, device=self.device)
             self.labels = torch.zeros(n_samples, dtype=torch.int64, device=self.device)
             self.tables = {name: table.new_zeros((steps, *table.shape[1:])) for name, table in self.tables.items()}
@@ -86,10 +86,15 @@ class GraphSlot(Slot):
         graph.replay()
         return logits
 
-    def run(self) -> None:
-        self.graph.replay()
+    def run(self, size: int | None) -> None:
+        if size is None:
+            self.graph.replay()
+        else:  # what is left of an epoch differs between members
+            self.step(size)
 
-    def batch(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def batch(self, size: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        if size is not None:
+            return super().batch(size)
         if not norm_relu_pool.available(self.images) or not batch_and_head.supports(self.recipe, self.images):
             return super().batch()
         settings = self.tables, self.recipe, self.mean, self.std

@@ -17,6 +17,8 @@ from runoff.recipes import Recipe
 # Each purpose has its own child seed, so that turning one on leaves the draws of the others unchanged.
 INITIAL, ORDER, CROP, FLIP, JITTER, CUTOUT, MIXUP, LAYERS, AFFINE, TRIVIAL, STRENGTH, CUTMIX = range(12)
 N_OPERATIONS = 13  # of TrivialAugment: see augment.trivial
+ON_HOST = ("seeds", "sizes")  # read on the host, all others on the device
+PER_SAMPLE = ("rows", "shifts", "flips", "jitter", "holes", "warps", "operations", "strengths")
 
 
 def child(source: np.random.SeedSequence, purpose: int) -> np.random.SeedSequence:
@@ -36,6 +38,7 @@ class RandomDraws:
     rates: NDArray[np.float32]  # (steps,)
     rows: NDArray[np.int32]  # (steps, batch): indices of the member's samples
     seeds: NDArray[np.int64]  # (steps,): for layers that draw random numbers, such as dropout
+    sizes: NDArray[np.int64] | None = None  # (steps,): samples of each batch, if not all are full; the rest is unused
     newest: NDArray[np.float32] | None = None  # (steps,): the share of a step's weights in the average of weights
     shifts: NDArray[np.int32] | None = None  # (steps, batch, 2): where the crop starts
     flips: NDArray[np.bool_] | None = None  # (steps, batch)
@@ -50,8 +53,14 @@ class RandomDraws:
 
     def tables(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that a step reads on the device."""
-        names = [field.name for field in fields(self) if field.name != "seeds"]  # seeds are read on the host
+        names = [field.name for field in fields(self) if field.name not in ON_HOST]
         return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def size_of(self, step: int) -> int | None:
+        """Return the number of samples in a step's batch, or None if it is full."""
+        if self.sizes is None or self.sizes[step] == self.rows.shape[1]:
+            return None
+        return int(self.sizes[step])
 
 
 def draw(recipe: Recipe, n_samples: int, shape: tuple[int, ...], source: np.random.SeedSequence) -> RandomDraws:
@@ -61,8 +70,12 @@ def draw(recipe: Recipe, n_samples: int, shape: tuple[int, ...], source: np.rand
     def rng(purpose: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(child(source, purpose)))
 
-    epochs = -(-steps * batch // n_samples)
+    epochs = recipe.epochs if recipe.leftover else -(-steps * batch // n_samples)
     stream = rng(ORDER).permuted(np.tile(np.arange(n_samples, dtype=np.int32), (epochs, 1)), axis=1)
+    sizes = None
+    if recipe.leftover and n_samples % batch:  # epochs are filled up to whole batches with rows that are not used
+        sizes = np.tile(np.minimum(batch, n_samples - np.arange(0, n_samples, batch)), epochs)
+        stream = np.pad(stream, ((0, 0), (0, -n_samples % batch)))
     seeds = rng(LAYERS).integers(2**63, size=steps, dtype=np.int64)
     shares = rng(MIXUP).beta(recipe.mixup, recipe.mixup, size=steps).astype(np.float32) if recipe.mixup else None
     blends = boxes = None
@@ -72,6 +85,7 @@ def draw(recipe: Recipe, n_samples: int, shape: tuple[int, ...], source: np.rand
         shares = np.where(cut, uncovered, np.float32(1) if shares is None else shares)
     return RandomDraws(
         rates=recipe.rates(n_samples),
+        sizes=sizes,
         newest=recipe.newest(n_samples) if recipe.average else None,
         rows=stream.reshape(-1)[: steps * batch].reshape(steps, batch),
         shifts=rng(CROP).integers(2 * recipe.crop + 1, size=(steps, batch, 2), dtype=np.int32) if recipe.crop else None,

@@ -86,14 +86,17 @@ class Slot:
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
-    def step(self) -> None:
-        """Train on the batch of the clock's step: augmentation, forward, backward, update."""
+    def step(self, size: int | None = None) -> None:
+        """Train on the batch of the clock's step: augmentation, forward, backward, update.
+
+        With `size`, the batch has that many samples, else it is full.
+        """
         no_autocast = torch.autocast(self.device.type, enabled=False)  # the caller's would affect the backward pass
         with torch.inference_mode(False), torch.enable_grad(), no_autocast:
-            self._step()
+            self._step(size)
 
-    def _step(self) -> None:
-        x, labels, rate, share = self.batch()
+    def _step(self, size: int | None) -> None:
+        x, labels, rate, share = self.batch(size)
         with self.arithmetic():
             logits = self.module(self._arranged(x))
         smoothing = self.recipe.label_smoothing
@@ -126,9 +129,11 @@ class Slot:
             with torch.no_grad():
                 torch._foreach_copy_(list(self._averaged().values()), list(self.averages.values()))
 
-    def batch(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def batch(self, size: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Return the network inputs, labels, learning rate and mixup share of the clock's step."""
         draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items() if name != "newest"}
+        if size is not None:
+            draws |= {name: draws[name][:size] for name in random_draws.PER_SAMPLE if name in draws}
         x = augment.batch(self.images, draws, self.recipe, self.mean, self.std)
         return x, self.labels[draws["rows"]], draws["rates"], draws.get("shares")
 
@@ -143,14 +148,14 @@ class Slot:
         """Train the loaded network for one step."""
         if self.uses_rng and self.draws is not None:
             self.reseed(int(self.draws.seeds[self.done]))
-        self.run()
+        self.run(None if self.draws is None else self.draws.size_of(self.done))
         self.done += 1
         if self.done == self.steps:
             self.settle()
 
-    def run(self) -> None:
-        """Run the step; a GPU slot replays a captured graph instead."""
-        self.step()
+    def run(self, size: int | None) -> None:
+        """Run the step; a GPU slot replays a captured graph instead, for full batches."""
+        self.step(size)
 
     def reseed(self, seed: int) -> None:
         """Seed the generators that layers such as dropout draw from."""
@@ -170,6 +175,19 @@ class Slot:
     def try_out(self, batch: int) -> None:
         """Warm up and detect whether layers draw random numbers; nothing else may run, since generators are global."""
         self.uses_rng = draws_random_numbers(lambda: self.warm_up(batch))
+        if self.recipe.leftover:
+            self._reject_networks_for_several()
+
+    def _reject_networks_for_several(self) -> None:
+        """Reject networks that cannot be trained on one sample, before it depends on samples whether one is left."""
+        self.clock.zero_()
+        try:
+            self.step(1)
+        except (ValueError, IndexError, RuntimeError) as error:
+            raise InputError(
+                f"network must accept a batch of one sample in training, which leftover=True can leave at the end of "
+                f"an epoch, but it fails ({error}): use a recipe without leftover, or another network"
+            ) from error
 
     def reject_random_scoring(self) -> None:
         """Reject a network that draws random numbers at inference time, whose scores would not be reproducible."""
