@@ -347,7 +347,7 @@ def test_some_inputs_are_read_in_blocks(monkeypatch):
 
 
 def test_the_first_input_that_is_not_finite_is_named(monkeypatch):
-    monkeypatch.setattr("runoff.certificates.n_threads", lambda: 4)
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
     values = np.random.default_rng(0).normal(size=(64, 5, 3))
     values[[9, 30, 50], 1, 2] = np.nan
     with pytest.raises(ValueError, match="got nan for input 9, member 1, class 2"):

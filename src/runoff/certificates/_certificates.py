@@ -1,0 +1,211 @@
+"""The class `Certificates`: arrays with one entry per input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from runoff._io.units import unit_of
+from runoff.certificates._accuracy import certified_accuracy
+from runoff.certificates._one_input import ballots_of, description, explanation, find_attack, position_of
+from runoff.certificates._outcomes import NODES
+from runoff.errors import InputError, MissingExtraError
+from runoff.scores import blocks_of, selected
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from runoff.attacks import Attack
+    from runoff.ballots import Ballots
+    from runoff.elections.base import Election
+    from runoff.spreads import Spread
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Certificates:
+    """Predictions with their proofs: arrays with one entry per input.
+
+    Attributes
+    ----------
+    prediction : class indices
+    radius : the largest number of edits proven unable to change the prediction; `n_buckets` if nothing can
+    unit : what one edit is. "samples": one sample inserted, deleted or relabelled. "sources": all that one source
+        contributes, or a source more or less. "labels": one label changed; inserted and deleted samples are not covered
+    runner_up : the other finalist (run-off), the class with the next most votes (plurality)
+    classes : the labels, if `prediction` and `runner_up` hold labels instead of class indices
+    fingerprint : the digest of the partition that the members were trained with, if known
+
+    """
+
+    prediction: NDArray[Any]
+    radius: NDArray[np.int64]
+    runner_up: NDArray[Any]
+    n_members: int
+    n_classes: int
+    n_buckets: int
+    election: Election
+    bound: str
+    spread: Spread | None = None
+    classes: NDArray[Any] | None = None
+    fingerprint: str | None = None
+    unit: str = "samples"
+    _scores: NDArray[Any] | None = None
+    _rows: NDArray[np.int64] | None = None  # rows of `_scores`, if these are a selection
+
+    def __len__(self) -> int:
+        return len(self.prediction)
+
+    def __getitem__(self, which: Any) -> Certificates:
+        """Return the certificates of some inputs: a slice, a mask, or an array of indices."""
+        rows = np.atleast_1d((np.arange(len(self)) if self._rows is None else self._rows)[which])
+        return replace(
+            self,
+            prediction=np.atleast_1d(self.prediction[which]),
+            radius=np.atleast_1d(self.radius[which]),
+            runner_up=np.atleast_1d(self.runner_up[which]),
+            _rows=rows,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Certificates of {len(self)} inputs: {self.election.name} of {self.n_members} members, "
+            f"{self.bound} bound, median radius {np.median(self.radius) if len(self) else 0:g}{self._unit_words()}>"
+        )
+
+    def _unit_words(self) -> str:
+        """Return what the radius counts, where it is not samples."""
+        unit = unit_of(self.unit)
+        return "" if unit.name == "samples" else f" {unit.noun}s{f'; {unit.limits}' if unit.limits else ''}"
+
+    def named(self, classes: NDArray[Any] | None, fingerprint: str | None = None) -> Certificates:
+        """Return the same certificates with labels in place of class indices."""
+        if classes is None:
+            return self
+        return replace(
+            self,
+            prediction=classes[self.prediction],
+            runner_up=classes[self.runner_up],
+            classes=classes,
+            fingerprint=fingerprint,
+        )
+
+    def to_frame(self, to: Any = None) -> pd.DataFrame:
+        """Return a pandas DataFrame with the columns prediction, radius and runner_up.
+
+        With `to`, a label, there is a column radius_to; where radii do not count samples, there is a column unit.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingExtraError("to_frame needs pandas. Install it with: pip install pandas") from None
+        frame = pd.DataFrame({"prediction": self.prediction, "radius": self.radius, "runner_up": self.runner_up})
+        frame.attrs["unit"] = self.unit
+        if to is not None:
+            frame["radius_to"] = self.radius_to(to)
+        return frame if self.unit == "samples" else frame.assign(unit=self.unit)
+
+    def certified_accuracy(
+        self, y_true: ArrayLike, budgets: ArrayLike, *, by_class: bool = False
+    ) -> NDArray[np.float64]:
+        """Return `runoff.certified_accuracy` of these certificates: the fraction correct with radius >= budget."""
+        return certified_accuracy(self, y_true, budgets, by_class=by_class)
+
+    def radius_to(self, label: Any, scores: ArrayLike | Iterator[ArrayLike] | None = None) -> NDArray[np.int64]:
+        """Return, for each input, the largest number of edits proven unable to make the ensemble predict `label`.
+
+        It is -1 where `label` is predicted already, at least `radius` elsewhere, and `n_buckets` where nothing can. For
+        one bucket per member it is exact for plurality and run-off, and for maximin if a search ends; for a spread it
+        is what a search can prove. It does not depend on `bound`: the paper has no bound for a target.
+
+        Parameters
+        ----------
+        label : a class label if the certificates have `classes`, else a class index
+        scores : the scores that were certified, required if the certificates were made from an iterator
+
+        """
+        from runoff import attacks
+
+        target = self.index_of(label)
+        if scores is None:
+            if self._scores is None:
+                raise InputError(
+                    "these certificates were made from an iterator, which keeps no scores: pass all scores again as "
+                    f"scores=, an array ({len(self)}, {self.n_members}, {self.n_classes}) or an iterator"
+                )
+            scores = self._scores if self._rows is None else selected(self._scores, self._rows)
+        shape = (self.n_members, self.n_classes)
+        prediction, cost = attacks.costs_to(self.election, blocks_of(scores), shape, self.spread, target, NODES)
+        if len(cost) != len(self):
+            raise InputError(f"scores must be those of the {len(self)} inputs certified, got {len(cost)} inputs")
+        now = prediction if self.classes is None else self.classes[prediction]
+        if (now != self.prediction).any():
+            i = int(np.flatnonzero(now != self.prediction)[0])
+            raise InputError(
+                f"scores must be those certified, but input {i}'s prediction is now {now[i]} and was "
+                f"{self.prediction[i]}"
+            )
+        return np.where(cost == 0, -1, np.maximum(np.minimum(cost - 1, self.n_buckets), self.radius))
+
+    def index_of(self, label: Any) -> int:
+        """Return the class index of a label, or of a class index if the certificates have no labels."""
+        label = label.item() if isinstance(label, np.generic) else label
+        known: list[Any] = list(range(self.n_classes)) if self.classes is None else self.classes.tolist()
+        if np.ndim(label) or isinstance(label, bool) != isinstance(known[0], bool) or label not in known:
+            what = f"a class index from 0 to {self.n_classes - 1}" if self.classes is None else f"one of {known!r:.200}"
+            raise InputError(f"the target must be {what}, got {label!r}")
+        return known.index(label)
+
+    def plot(self, y_true: ArrayLike | None = None, ax: Axes | None = None, **line: Any) -> Axes:
+        """Plot the fraction of inputs certified by number of edits; with `y_true`, the certified accuracy.
+
+        `line` is passed to matplotlib's plot, as label= or color=. Needs matplotlib: pip install runoff[report].
+        """
+        from runoff.report.curves import draw
+
+        return draw(self, y_true, ax, line)
+
+    def _repr_html_(self) -> str:
+        from runoff.report.notebook import to_html
+
+        return to_html(self)
+
+    def attack(self, i: int, scores: ArrayLike | None = None, *, to: Any = None) -> Attack | None:
+        """Return the smallest attack found on input i: buckets and members to take over, and their new ballots.
+
+        For one bucket per member and the tight bound it has exactly radius + 1 members. For a spread the true radius is
+        below its size. None if no attack can change the prediction. With `to`, a label, the attack makes it the
+        prediction, and all this holds for `radius_to` (for maximin, None also if no attack is found).
+
+        `scores`, (n_members, n_classes), is required if the certificates were made from an iterator.
+        """
+        i = position_of(i, len(self))
+        return find_attack(self, i, self._ballots(i, scores), to)
+
+    def explain(self, i: int, scores: ArrayLike | None = None, *, to: Any = None) -> str:
+        """Return one paragraph on input i: the votes, what is proven, and the cheapest attack found.
+
+        With `to`, a label, it is about attacks that make this label the prediction. `scores`, (n_members, n_classes),
+        is required if the certificates were made from an iterator.
+        """
+        i = position_of(i, len(self))
+        return explanation(self, i, self._ballots(i, scores), to)
+
+    def describe(self, i: int, ballots: Ballots, attack: Attack | None) -> str:
+        """Return the paragraph of `explain` for ballots and an attack that are already known."""
+        return description(self, position_of(i, len(self)), ballots, attack)
+
+    def _ballots(self, i: int, scores: ArrayLike | None) -> Ballots:
+        """Return the ballots of the input at position i, checked to be those that were certified."""
+        if scores is None:
+            if self._scores is None:
+                raise InputError(
+                    f"these certificates were made from an iterator, which keeps no scores: pass those of input {i} as "
+                    f"scores=, an array ({self.n_members}, {self.n_classes})"
+                )
+            scores = self._scores[i if self._rows is None else self._rows[i]]
+        return ballots_of(self, i, scores)

@@ -1,0 +1,102 @@
+"""What certificates say about one input: the cheapest attack found, and an explanation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from runoff._io.text import count
+from runoff._io.units import unit_of
+from runoff.ballots import Ballots, points, readable
+from runoff.certificates._outcomes import outcomes
+from runoff.errors import InputError, NoSuchInputError
+from runoff.scores import checked_scores
+
+if TYPE_CHECKING:
+    from runoff.attacks import Attack
+    from runoff.certificates._certificates import Certificates
+
+
+def position_of(i: int, n: int) -> int:
+    """Return the position of input i of n, which may count from the end."""
+    if not isinstance(i, (int, np.integer)) or isinstance(i, bool):
+        raise InputError(f"an input is named by its position, a whole number, got {i!r:.60}")
+    if not -n <= i < n:
+        known = f"{count(n, 'input')}, 0 to {n - 1}" if n else "no inputs"
+        raise NoSuchInputError(f"there is no input {i}: these certificates are of {known}")
+    return int(i) % n
+
+
+def ballots_of(certificates: Certificates, i: int, scores: ArrayLike) -> Ballots:
+    """Return the ballots of the input at position i from its scores, checked to be those that were certified."""
+    row, shape = np.asarray(scores), (certificates.n_members, certificates.n_classes)
+    if row.shape != shape:
+        raise InputError(f"scores must have shape {shape}, got {row.shape}")
+    ballots: Ballots = points(readable(checked_scores(row[None])))[0]
+    tight, names = certificates.bound == "tight", certificates.classes
+    again = outcomes(ballots[None], certificates.election, certificates.spread, tight)
+    for name in ("prediction", "runner_up", "radius"):
+        now, then = getattr(again, name)[0], getattr(certificates, name)[i]
+        if names is not None and name != "radius":
+            now = names[now]
+        if now != then:
+            raise InputError(f"scores must be those certified, but input {i}'s {name} is now {now} and was {then}")
+    return ballots
+
+
+def find_attack(certificates: Certificates, i: int, ballots: Ballots, to: Any = None) -> Attack | None:
+    """Return the smallest attack found on the input at position i; with `to`, one that makes this label win."""
+    from runoff import attacks
+
+    election, spread, target = certificates.election, certificates.spread, None
+    if to is not None:
+        radius = int(certificates[[i]].radius_to(to, ballots[None])[0])
+        if radius < 0:
+            raise InputError(f"to must be another class than the prediction, got {to!r}, which is input {i}'s")
+        target = certificates.index_of(to)
+    elif certificates.bound == "paper":  # the paper's radius may be below the true one, from which the search starts
+        radius = int(outcomes(ballots[None], election, spread, tight=True).radius[0])
+    else:
+        radius = int(certificates.radius[i])
+    attack = attacks.find(election, ballots, spread, radius + 1, target)
+    return None if attack is None else attack.named(certificates.classes)
+
+
+def explanation(certificates: Certificates, i: int, ballots: Ballots, to: Any = None) -> str:
+    """Return one paragraph on the input at position i; with `to`, on attacks that make this label the prediction."""
+    if to is None:
+        return description(certificates, i, ballots, find_attack(certificates, i, ballots))
+    story = certificates.election.hold(ballots).story.describe(certificates.classes)
+    radius = int(certificates[[i]].radius_to(to, ballots[None])[0])
+    if radius < 0:
+        return f"{story} Class {to} is the prediction already."
+    proven = unit_of(certificates.unit).proven(radius, f"make this class {to}")
+    return f"{story} {proven} {_attack_story(certificates, radius, find_attack(certificates, i, ballots, to))}"
+
+
+def description(certificates: Certificates, i: int, ballots: Ballots, attack: Attack | None) -> str:
+    """Return the paragraph for ballots and an attack that are already known."""
+    radius = int(certificates.radius[i])
+    story = certificates.election.hold(ballots).story.describe(certificates.classes)
+    return f"{story} {unit_of(certificates.unit).proven(radius)} {_attack_story(certificates, radius, attack)}"
+
+
+def _attack_story(certificates: Certificates, radius: int, attack: Attack | None) -> str:
+    """Return the sentence about the cheapest attack found, and how far the radius may be from the truth."""
+    alone = certificates.spread is None or certificates.spread.one_to_one is not None
+    taken = "member" if alone else "bucket"
+    if attack is None and radius < certificates.n_buckets:
+        return "No attack was found."
+    if attack is None:
+        return "No attack of any size can: the members that a bucket reaches are too few."
+    size = f"{len(attack)} {taken}{'s' if len(attack) > 1 else ''}"
+    verb = "reaches" if len(attack) == 1 else "reach"
+    reached = "" if alone else f", which {verb} {len(attack.members)} members"
+    exact = (
+        "so the radius is exact"
+        if len(attack) == radius + 1
+        else f"so the true radius is {radius} to {len(attack) - 1}"
+    )
+    return f"The cheapest attack found takes over {size}{reached}: {attack.how}; {exact}."
