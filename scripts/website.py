@@ -1,8 +1,8 @@
 """The website: pages of the repository's root, links that work on both, and no requests to other hosts.
 
 mkdocs calls these functions (`hooks` in mkdocs.yml). Links in the pages are written for the repository, relative to the
-file that they are in. On the site, pages of the root are beside those of docs/, examples are sections of the gallery,
-and links to other files lead to the repository.
+file that contains them. On the site, pages of the root are beside those of docs/, examples are sections of the gallery,
+and links to other files, such as notebooks, lead to the repository.
 """
 
 import ast
@@ -60,7 +60,7 @@ def site_link(target: str, origin: str, uri: str) -> str:
         place = ROOT_PAGES[path]
     elif path.startswith("docs/"):
         place = path.removeprefix("docs/")
-    elif path.startswith("examples/"):
+    elif path.startswith("examples/") and path.endswith(".py"):
         place, hash_, anchor = "gallery.md", "#", _heading(ROOT / path)
     else:
         return f"{REPOSITORY}/blob/main/{path}{hash_}{anchor}"
