@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.linear_model import RidgeClassifier
@@ -20,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer
 import runoff
 from runoff import RunoffClassifier, estimates, hashing
 from runoff.errors import InputError, StorageError
+from runoff.verify import _content
 
 X, Y = load_digits(return_X_y=True)
 X, Y, NEW, NEW_Y = X[:900], Y[:900], X[900:960], Y[900:960]
@@ -95,6 +98,114 @@ def test_no_inserted_source_moves_another(inserted, dtype):
         assert found[5].tolist() not in alone.tolist()
 
 
+BOUNDARIES = [0, 1, 7, 255, 999, 1000, 2047, 2048, 32767, 10**6, 10**7 - 1, 10**7, 2**24 - 1, 2**24, 10**15, 2**53 - 1]
+BOUNDARIES += [2**53, 2**53 + 1, 10**16, 10**16 + 1, 2**63 - 1, 2**64 - 1, 10**20]
+TYPES = [bool, np.int8, np.uint8, np.int64, np.uint64, np.float16, np.float32, np.float64, np.longdouble, str, object]
+whole = st.sampled_from(BOUNDARIES) | st.integers(-(2**65), 2**65)
+whole = whole | whole.map(lambda n: -n)
+fractions = st.sampled_from([0.1, 0.5, 1e7, 1e16, -0.0, float("nan"), float("inf"), 3e38]) | st.floats()
+texts = st.sampled_from(
+    ["a", "", "7", "7.0", "-0.0", "1e7", "1e+07", "007", "nan", "a\0", "é", "e\u0301", "(1j)", "True"]
+)
+texts = texts | whole.map(str) | fractions.map(str) | st.text(max_size=3)
+others = st.sampled_from([True, None, 1j, b"a", np.datetime64(5, "D"), pd.NA])
+
+
+def scalar_of(value, dtype):
+    """Return a value as a scalar of a type of NumPy, or as it is where that fails."""
+    try:
+        return np.asarray(value).astype(dtype)[()]
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+single = st.one_of(whole, whole, fractions, texts, texts, others)
+single = single | st.tuples(single, st.sampled_from(TYPES)).map(lambda pair: scalar_of(*pair))
+INSERTIONS = {
+    "a list": lambda names, new: [*list(names), new],
+    "a list of Python's types": lambda names, new: [*np.asarray(names).tolist(), new],
+    "np.array": lambda names, new: np.array([*list(names), new]),
+    "np.append": np.append,
+    "np.concatenate": lambda names, new: np.concatenate([np.asarray(names), np.array([new])]),
+    "an array of objects": lambda names, new: np.append(np.asarray(names).astype(object), new),
+    "a column": lambda names, new: pd.concat([pd.Series(names), pd.Series([new])]),
+    "a column of a table": lambda names, new: pd.DataFrame({"sender": [*list(names), new]})["sender"],
+    "strings": lambda names, new: [str(name) for name in [*list(names), new]],
+    "a column as strings": lambda names, new: pd.concat([pd.Series(names), pd.Series([new])]).astype(str).to_numpy(),
+}
+
+
+def column_of(names, dtype):
+    try:
+        return names if dtype is None else np.array(names).astype(dtype)
+    except (TypeError, ValueError, OverflowError):
+        return names
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::FutureWarning", "ignore::UserWarning")
+@settings(max_examples=600)
+@given(
+    names=st.lists(whole, min_size=1, max_size=4)
+    | st.lists(fractions | whole, min_size=1, max_size=4)
+    | st.lists(texts, min_size=1, max_size=4)
+    | st.lists(single, min_size=1, max_size=4),
+    dtype=st.none() | st.sampled_from(TYPES),
+    inserted=st.lists(st.tuples(single, st.sampled_from(sorted(INSERTIONS))), min_size=1, max_size=3),
+)
+@example(names=[1e7, 2.0], dtype=np.float32, inserted=[("mallory", "np.append")])
+@example(names=[1000.0, 2.0], dtype=np.float16, inserted=[("mallory", "np.append")])
+@example(names=[2**53 + 1], dtype=np.int64, inserted=[(0.5, "np.append"), ("mallory", "np.append")])
+@example(names=[1, 2], dtype=np.int64, inserted=[(1j, "np.append"), ("mallory", "np.append")])
+@example(names=["a\0"], dtype=None, inserted=[("mallory", "np.append")])
+def test_inserted_names_move_no_other_however_they_are_inserted(names, dtype, inserted):
+    """Each insertion may convert all names, and the next one again: then names are refused, or nothing moves."""
+    n, together = len(names), column_of(names, dtype)
+    try:
+        alone = hashing.sources(together, n, KEY)
+    except InputError:
+        return
+    assert_verified(together, alone)
+    for new, how in inserted:
+        try:
+            together = INSERTIONS[how](together, new)
+        except Exception:  # refused by NumPy or pandas
+            return
+        try:
+            found = hashing.sources(together, len(together), KEY)
+        except InputError:
+            continue
+        np.testing.assert_array_equal(found[:n], alone)
+        assert_verified(together, found)
+
+
+def assert_verified(names, digests):
+    """The verifier, which has code of its own, knows these names by the same digests."""
+    theirs = _content.source_digests(names, len(names), KEY)
+    assert [digest.astype("<u8").tobytes() for digest in digests] == theirs
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@settings(max_examples=300)
+@given(value=single)
+def test_the_verifier_refuses_the_same_names(value):
+    try:
+        hashing.sources([value], 1, KEY)
+    except InputError:
+        if not (isinstance(value, (int, str)) and len(str(value)) > 100):
+            with pytest.raises(ValueError, match="the groups"):
+                _content.source_digests([value], 1, KEY)
+    else:
+        _content.source_digests([value], 1, KEY)
+
+
+def test_names_of_saved_classifiers_stay_as_they_were():
+    """Digests of version 1.0 for names of every ordinary kind."""
+    names = ["alice@example.org", "example.org", "", "007", "1e7", "1.5", "é", -3, 0, 41, 41.0, "41", 2**70]
+    names += [np.float32(12), np.uint8(200), "12345678901234567890", "ab1e+07", "a b", "+1", "1,000"]
+    found = hashlib.sha256(hashing.sources(names, len(names), KEY).astype("<u8").tobytes()).hexdigest()
+    assert found.startswith("8a33fef4de3973b6")
+
+
 def test_names_that_differ_are_different_sources():
     names = ["a", "A", "a ", "01", "1", "1.5", "1e0", "+1", "0x1", "", "-1", "é", 2**53, 2**53 + 1, 2**70, "True"]
     digests = hashing.sources(names, len(names), KEY)
@@ -138,7 +249,10 @@ def test_what_is_not_a_name_is_refused(value):
         ([], "each of 900 samples, got 0 names"),
         (GROUPS[:-1], "each of 900 samples, got 899 names"),
         (GROUPS[:, None], r"in one dimension, got shape \(900, 1\)"),
-        ("sender", r"in one dimension, got shape \(\)"),
+        ("sender", "groups must be a list or an array of one name per sample, got a str"),
+        (iter(GROUPS), "groups must be a list or an array of one name per sample, got a iterator"),
+        (map(str, GROUPS), "list or an array of one name per sample, got a map"),
+        ({*GROUPS}, "list or an array of one name per sample, got a set"),
     ],
 )
 def test_groups_of_another_shape_are_refused(groups, message):

@@ -22,7 +22,8 @@ Digests = NDArray[np.uint64]  # (n, 2): 128 bits per sample
 
 DIGEST_BYTES = 16
 ROWS = 4096  # hashed at a time
-NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.0)?")  # a whole number, as NumPy writes integers and floats
+NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.0)?")  # a whole number, as NumPy writes integers and floats
+REWRITTEN = re.compile(r"-?[0-9](?:\.[0-9]+)?e\+[0-9]+|\(.*j\)", re.DOTALL)  # as it writes others
 
 
 class Key(bytes):
@@ -133,7 +134,9 @@ def source_name(value: Any) -> str:
     """Return the name of a source in one form, which no other source can influence.
 
     One inserted name makes strings of everybody's numbers, or floats of everybody's integers. So 7, 7.0, "7" and "7.0"
-    are one source. What an array could have rounded or spelled in another way is refused.
+    are one source, and NUL characters at the end do not count, as arrays of strings drop them. What an array could have
+    rounded, or spelled in another way, is refused: floats that their type does not tell from the next whole number, and
+    "1e+07", which an array of strings has in place of float32(10000000) but not in place of float64(10000000).
     """
     exact = 2.0 ** (np.finfo(value.dtype).nmant + 1 if isinstance(value, np.floating) else 53)
     if isinstance(value, np.generic) and value.dtype.kind in "iufU":
@@ -141,16 +144,21 @@ def source_name(value: Any) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < exact:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= 512:
-        return str(value)
-    if isinstance(value, str):
-        number = NUMBER.fullmatch(text := plain_text(value))
-        return text if number is None else number[1] if number[1] != "-0" else "0"
+        return str(int(value))
+    if isinstance(value, str) and not REWRITTEN.fullmatch(text := plain_text(value).rstrip("\0")):
+        number = NUMBER.fullmatch(text)
+        if number is None:
+            return text
+        if number[2] is None or (len(text) < 20 and abs(int(number[1])) < exact):
+            return number[1] if number[1] != "-0" else "0"
     raise InputError(f"a source must be a string or a whole number, got {value!r:.60}")
 
 
 def sources(groups: Any, n: int, key: bytes) -> Digests:
     """Return the keyed digest of the source of each of n samples."""
     values = groups if isinstance(groups, (list, tuple)) else np.asarray(groups)
+    if isinstance(values, np.ndarray) and values.ndim == 0:
+        raise InputError(f"groups must be a list or an array of one name per sample, got a {type(groups).__name__}")
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise InputError(f"groups must be one name per sample, in one dimension, got shape {values.shape}")
     if len(values) != n:

@@ -110,17 +110,36 @@ def sparse_rows(matrix: Any) -> Iterator[bytes]:
 
 
 def source_bytes(value: Any) -> bytes:
-    """Return the bytes of the source of a sample: a string, or a whole number."""
+    """Return the bytes of the source of a sample: a string, or a whole number that no array has rounded."""
+    bits = np.finfo(value.dtype).nmant + 1 if isinstance(value, np.floating) else 53
     value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or value != value:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if value != value or value in (np.inf, -np.inf) or value != int(value):
+            raise ValueError(f"the groups must be strings or whole numbers, got {value!r:.40}")
+        if isinstance(value, float) and abs(int(value)) >> bits:
+            raise ValueError(f"the groups have {value!r:.40}, which may have been rounded: use integers or strings")
+        return b"\xfd" + text_cell(str(int(value)))
+    if not isinstance(value, str):
         raise ValueError(f"the groups must be strings or whole numbers, got {value!r:.40}")
-    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    text = unicodedata.normalize("NFC", text)
-    sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text)
-    digits = digits.removesuffix(".0")
-    if digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0"):
-        text = digits if digits == "0" else sign + digits
+    text = unicodedata.normalize("NFC", value)
+    while text.endswith("\0"):
+        text = text[:-1]
+    mantissa, _, exponent = text.removeprefix("-").partition("e+")
+    first, *rest = mantissa.split(".", 1)
+    floating = len(first) == 1 and all(_is_decimal(digits) for digits in (first, *rest, exponent))
+    if floating or (text[:1] == "(" and text[-2:] == "j)"):
+        raise ValueError(f"the groups have {text!r:.40}, a number that an array has spelled: use integers or strings")
+    sign, whole = ("-", text[1:]) if text[:1] == "-" else ("", text)
+    shortened = whole.removesuffix(".0")
+    if _is_decimal(shortened) and (shortened == "0" or shortened[0] != "0"):
+        if shortened != whole and (len(shortened) > 16 or int(shortened) >> 53):
+            raise ValueError(f"the groups have {text!r:.40}, which may have been rounded: use integers or strings")
+        text = shortened if shortened == "0" else sign + shortened
     return b"\xfd" + text_cell(text)
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.isdigit()
 
 
 def source_digests(groups: Any, n: int, key: bytes) -> list[bytes]:
