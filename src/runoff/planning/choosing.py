@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from runoff import elections as rules
 from runoff.classifier import RunoffClassifier
 from runoff.elections.base import Election
+from runoff.ensemble import Ensemble
 from runoff.errors import InputError
 from runoff.fitting import labels
-from runoff.members import Member
 from runoff.planning import estimates
 from runoff.planning.plans import Choice, Plan
 from runoff.samples import Rows
@@ -24,14 +25,21 @@ TRIED = (10, 20, 50, 100, 200, 500)
 INPUTS = 1000  # training samples on which certified accuracy is estimated
 
 
-class _Few(RunoffClassifier):
-    """A classifier of which only the first members are trained; the others are empty."""
+class _Few(Ensemble):
+    """A mixin for ensembles of which only the first members are trained; the others get no samples."""
 
     _n_trained: int
 
-    def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
-        trained = super()._train(which[: self._n_trained], codes, rows)
-        return trained + [Member(m, self.classes_[:0], np.empty(0)) for m in which[self._n_trained :]]
+    def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Any]:
+        first = [part if m < self._n_trained else part[:0] for m, part in enumerate(rows)]
+        trained: list[Any] = super()._train(which, codes, first)  # type: ignore[safe-super]
+        return trained
+
+
+def _few(base: Ensemble, settings: dict[str, Any]) -> Any:
+    """Return an unfitted ensemble of the kind of `base` of which only the first members are trained."""
+    kind = type(f"Few{type(base).__name__}", (_Few, type(base)), {})
+    return kind(**settings)
 
 
 def plan(
@@ -62,7 +70,9 @@ def plan(
     Parameters
     ----------
     X, y : training samples and labels, as for `RunoffClassifier.fit`
-    estimator : as for `RunoffClassifier`, or a `RunoffClassifier` whose other settings are to be kept
+    estimator : as for `RunoffClassifier`, or a `RunoffClassifier` or `TorchClassifier` whose other settings are to be
+        kept: then its networks or heads are trained, once for each number of partitions, and if it has `checkpoints`,
+        they are kept there in a folder for each number
     budgets : the numbers of edits that you want to withstand
     n_partitions : the numbers of partitions to compare
     elections : the elections to compare, by the same members' votes
@@ -95,11 +105,11 @@ def plan(
     if members is not None and members < 2:
         raise InputError(f"members must be at least 2, got {members}")
     compared = [rules.get(election) for election in elections]
-    base = estimator if isinstance(estimator, RunoffClassifier) else RunoffClassifier(estimator)
+    base: Ensemble = estimator if isinstance(estimator, Ensemble) else RunoffClassifier(estimator)
     settings = base.get_params(deep=False)
     if base is not estimator:
         settings |= {"n_jobs": n_jobs, "random_state": random_state}
-    array, _ = labels.checked(y)
+    array, _ = labels.checked(y.detach().cpu() if hasattr(y, "detach") else y)
     classes = np.unique(array) if base.classes is None else labels.sorted_classes(base.classes)
     choices: list[Choice] = []
     left_out: dict[int, str] = {}
@@ -107,7 +117,10 @@ def plan(
         if (n := len(array)) < 2 * k:
             left_out[k] = f"{n:,} samples leave a member less than 2 on average; use at most {n // 2} partitions"
             continue
-        classifier = _Few(**settings | {"n_partitions": k, "classes": classes})
+        changed: dict[str, Any] = {"n_partitions": k, "classes": classes}
+        if settings.get("checkpoints") is not None:  # not among the networks of the classifier itself
+            changed["checkpoints"] = Path(settings["checkpoints"]) / f"plan-k{k}"
+        classifier = _few(base, settings | changed)
         choices += _choices(classifier, X, y, groups, compared, edits, members, balanced)
     if not choices:
         reasons = "; ".join(f"n_partitions={k}: {why}" for k, why in left_out.items())
@@ -116,7 +129,7 @@ def plan(
 
 
 def _choices(
-    classifier: _Few,
+    classifier: Any,
     X: Any,
     y: Any,
     groups: Any,
