@@ -193,7 +193,7 @@ def test_classes_without_a_certified_input_are_named():
         assert method["per_class"][2] == [0, 0, 0]
         share = f"{100 * method['curve'][5] / 300:.1f} %"
         told = f"{method['label']} at 5 edits: certified accuracy is {share} over all inputs, but 0 % for 1 of the 3 "
-        assert method["hints"][1] == f"{told}classes: yield (6). In brackets, their test inputs."
+        assert method["hints"][1] == f"{told}classes: yield (6). The numbers in brackets count their test inputs."
         assert method["hints"][2] == ""  # nothing is certified at all
 
 

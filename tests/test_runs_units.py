@@ -68,7 +68,7 @@ def test_a_report_says_sources_and_labels(runs, tmp_path):
         assert [word for word in words if word not in page] == []
         assert "inserts, deletes or relabels one training sample" not in page
     both = done("report", runs / "sources", runs / "labels", "--out", tmp_path / "report.html", code=2)
-    assert "radii count the same, got labels and sources" in " ".join(both.split())
+    assert "runs that count the same unit, got labels and sources" in " ".join(both.split())
 
 
 def test_updates_of_sources_equal_a_new_run(runs, tmp_path):

@@ -37,10 +37,10 @@ def collect(
 ) -> dict[str, Any]:
     """Return the content of a report as plain data for JSON.
 
-    The counts of a curve are those of inputs with a correct prediction and a radius of at least the budget: divided by
-    the number of inputs they equal `certified_accuracy`. With `to`, the name of a class, the report says what it
-    takes to make the ensembles predict it. Runs on the same test inputs share a sample of them, in `samples`; `opened`
-    is an input of the first run that is among them and that the page displays first. `progress` is called with a
+    A curve counts the inputs with a correct prediction and a radius of at least the budget; divided by the number of
+    inputs, these counts equal `certified_accuracy`. With `to`, the name of a class, the report has a table of radii
+    towards it. Runs on the same test inputs share a sample of them, in `samples`; `opened` is an input of the first run
+    that is included in its sample and that the page displays first. `progress` is called with a
     message before slow steps.
     """
     if not sources or not elections:
@@ -48,7 +48,7 @@ def collect(
     if budgets is not None and (not len(budgets) or min(budgets) < 0):
         raise InputError(f"budgets must be non-negative numbers of edits, got {list(budgets)}")
     if len(units := {source.unit for source in sources}) > 1:
-        raise InputError(f"a report needs runs whose radii count the same, got {' and '.join(sorted(units))}")
+        raise InputError(f"a report needs runs that count the same unit, got {' and '.join(sorted(units))}")
     if to is not None and (without := next((s for s in sources if to not in s.classes), None)):
         raise InputError(f"the target must be one of {', '.join(without.classes):.200}, got {to!r}")
     groups = _sample.groups(sources)
@@ -92,7 +92,7 @@ def collect(
             about[s]["headline"] = next((m for m, c in own if c.election.name == DEFAULT), own[-1][0])
             about[s]["middle"] = _words.middle_of(methods[about[s]["headline"]], chosen)
             if to is not None:
-                progress(f"{sources[s].name}: what it takes to make it predict {to}")
+                progress(f"{sources[s].name}: computing radii towards {to}")
                 radii = [(methods[m]["label"], certificates.radius_to(to)) for m, certificates in own]
                 others = sources[s].labels != sources[s].classes.index(to)
                 about[s]["target"] = _words.target(about[s], to, others, radii, chosen)

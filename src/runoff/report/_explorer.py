@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runoff.certificates import Certificates
     from runoff.report.source import Source
 
-    Method = tuple[int, int, Certificates]  # its number, that of its run, and its certificates
+    Method = tuple[int, int, Certificates]  # indices of the method and of its run, and its certificates
     Targets = Mapping[int, Mapping[int, list[tuple[int, int]]]]  # by method and input
 
 RIVALS = 3  # classes whose radius as a target is displayed
@@ -31,7 +31,7 @@ def indices(source: Source, names: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def elections(sources: Mapping[int, Source], i: int, methods: Sequence[Method], targets: Targets) -> dict[str, Any]:
-    """Return the page's data on input i in all these runs, with runs and methods by their numbers."""
+    """Return the data of the page for input i in these runs, by the indices of runs and methods."""
     ballots: dict[int, Ballots] = {s: points(np.asarray(source.ballots[i])[None])[0] for s, source in sources.items()}
     spreads = {s: Spread.from_any(source.spread, len(ballots[s])) for s, source in sources.items()}
     first = next(iter(sources.values()))
@@ -51,7 +51,7 @@ def elections(sources: Mapping[int, Source], i: int, methods: Sequence[Method], 
 def radii_to(source: Source, certificates: Certificates, inputs: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
     """Return, for each input, the radius against each of the classes with most votes besides the prediction.
 
-    Elections that define no attack with a target have none.
+    The result is empty for elections that define no attack with a target.
     """
     if not certificates.election.has_targets:
         return {}

@@ -24,7 +24,7 @@ SCRIPTS = (
 )
 WORDS = (
     "noun", "nouns", "slider", "tampering", "axis", "definition", "attacker", "buckets", "not_covered",
-)  # fmt: skip  # of the page, which depend on the unit
+)  # fmt: skip  # placeholders of the page that depend on the unit
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # characters that could end a script element
 
 
@@ -64,7 +64,7 @@ def page(data: dict[str, Any]) -> str:
 
 
 def embedded(data: Any) -> str:
-    """Return JSON that is safe inside a script element, whatever the data: ASCII without angle brackets."""
+    """Return JSON that is safe inside a script element for any data: ASCII without angle brackets."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
 
 

@@ -35,7 +35,7 @@ def place(path: str | Path) -> str:
 
 
 def facts(run: Run, n_seeds: int) -> Facts:
-    """Return what is known of a run, as pairs of a name and a value."""
+    """Return facts about a run, as pairs of a name and a value."""
     manifest, settings = run.manifest, run.settings
     edits = run.n_edits()
     return (
@@ -55,7 +55,7 @@ def facts(run: Run, n_seeds: int) -> Facts:
 
 
 def counted(unit: str, sources: Any) -> Facts:
-    """Return what radii count, if that is not samples."""
+    """Return the unit that radii count, unless it is samples."""
     if unit == "samples":
         return ()
     number = f", of {sources[0]:,}; the largest has {sources[1]:.1%} of the samples" if sources else ""
@@ -63,7 +63,7 @@ def counted(unit: str, sources: Any) -> Facts:
 
 
 def _how_trained(settings: Settings) -> Facts:
-    """Return what members start from and their recipe, or which encoder they build on."""
+    """Return the initial weights and the recipe of members, or their encoder."""
     if settings.encoder is not None:
         return (("Encoder", encoder(settings.encoder)),)
     recipe = recipes.name_of(settings.recipe) or json.dumps(settings.recipe, sort_keys=True)
@@ -84,7 +84,7 @@ def _first_weights(settings: Settings) -> str:
 
 
 def train_command(run: Run, path: Path, n_seeds: int) -> str:
-    """Return the command that makes a run again."""
+    """Return the command that reproduces a run."""
     settings = run.settings
     recipe = recipes.name_of(settings.recipe)
     options = [f"--k {settings.n_partitions}"]

@@ -1,4 +1,4 @@
-"""The sample of inputs as the page stores it: attacks written shortly, then JSON, zlib and base64."""
+"""Compact encoding of a sample of inputs for the page: abbreviated attacks as JSON, zlib and base64."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 
 def packed(inputs: list[dict[str, Any]]) -> str:
-    """Return inputs as text for a script element: about a twentieth of their size as JSON."""
-    short = [{**shown, "elections": {m: _short(found) for m, found in shown["elections"].items()}} for shown in inputs]
+    """Return inputs as text for a script element, about a twentieth of their size as JSON."""
+    short = [{**row, "elections": {m: _short(e) for m, e in row["elections"].items()}} for row in inputs]
     plain = json.dumps(short, separators=(",", ":"), allow_nan=False).encode()
     return base64.b64encode(zlib.compress(plain, 9)).decode()
 
 
 def _short(election: dict[str, Any]) -> dict[str, Any]:
-    """Return an election whose attack's steps are lists: bucket, members, first choices, finalists and bars.
+    """Return an election with each step of its attack as a list: bucket, members, first choices, finalists and bars.
 
-    What a step usually repeats is 0: the members are the one with the bucket's number, the finalists are those of the
-    step before. Counts of bars are differences to the step before, None for a class that drops out.
+    A 0 stands for the usual value: for members, the one with the index of the bucket; for finalists, those of the
+    previous step. Bars are given as differences to the previous step, or None for a class that drops out.
     """
     attack = election["attack"]
     if attack is None:

@@ -1,4 +1,4 @@
-"""The sample of inputs that a report displays in full: one for all runs on the same test inputs."""
+"""The sample of inputs that a report displays in full, shared by all runs on the same test inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def groups(sources: Sequence[Source]) -> list[list[int]]:
-    """Return the numbers of the sources with the same test inputs: dataset, classes and labels are equal."""
+    """Return groups of the indices of sources with the same test inputs: equal dataset, classes and labels."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for s, source in enumerate(sources):
         labels = np.ascontiguousarray(source.labels, np.int64).tobytes()
@@ -29,7 +29,7 @@ def groups(sources: Sequence[Source]) -> list[list[int]]:
 
 
 def rows(source: Source, certificates: Certificates, size: int) -> NDArray[np.int64]:
-    """Return `size` inputs to display: sorted by class, correctness and radius, then taken at even distances.
+    """Return `size` inputs to display, taken at even distances after sorting by class, correctness and radius.
 
     Classes, wrong predictions and radii are represented evenly, and the same run always gives the same inputs.
     """
@@ -44,7 +44,7 @@ def sample(
 ) -> dict[str, Any]:
     """Return the elections of a sample of inputs in all runs, smaller than `size` if it would exceed `most_bytes`.
 
-    The first run decides which inputs; those `included` are always among them.
+    The inputs are chosen by the first run; those in `included` are always among them.
     """
     first, source = next(iter(sources.items()))
     own = [(certificates.election.name, certificates) for _, s, certificates in methods if s == first]

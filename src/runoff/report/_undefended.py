@@ -39,7 +39,7 @@ def class_indices(given: ArrayLike | str | Path, classes: Sequence[str], n_input
 
 
 def named(predictions: NDArray[Any], classes: NDArray[Any], what: str = "undefended") -> NDArray[np.int64]:
-    """Return labels as class indices; a label that is no class is an error."""
+    """Return labels as class indices, or raise an error for a label that is not a class."""
     known = {label: c for c, label in enumerate(classes.tolist())}
     for i, label in enumerate(predictions.tolist()):
         if label not in known:
@@ -56,7 +56,7 @@ def _within(values: NDArray[Any], n_classes: int, what: str) -> NDArray[np.int64
 
 
 def rows(sources: Sequence[Source]) -> tuple[list[dict[str, Any]], list[int | None]]:
-    """Return one row per undefended model, and for each source the number of its row; equal predictions are one row."""
+    """Return one row per undefended model, and the index of the row of each source; equal predictions share a row."""
     found: dict[tuple[bytes, bytes], int] = {}
     models: list[dict[str, Any]] = []
     places: list[int | None] = []

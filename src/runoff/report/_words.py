@@ -53,7 +53,7 @@ def hint(about: dict[str, Any], method: dict[str, Any], j: int, budgets: Sequenc
     return (
         f"{method['label']} at {unit_of(about['unit']).count(budgets[j])}: certified accuracy is "
         f"{share(certified, about['n_inputs'])} over all inputs, but 0 % for {len(empty):,} of the "
-        f"{len(tested):,} classes: {some}. In brackets, their test inputs."
+        f"{len(tested):,} classes: {some}. The numbers in brackets count their test inputs."
     )
 
 
@@ -67,7 +67,7 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets: Sequence[int]) -> list[str]:
-    """State what is proven, with this run's numbers."""
+    """Return sentences that state what is proven, with the numbers of this run."""
     n = about["n_inputs"]
     best = next((m for m in methods if m["election"] == DEFAULT), methods[-1])
     unit = unit_of(about["unit"])
@@ -98,14 +98,14 @@ def target(
     radii: Sequence[tuple[str, NDArray[np.int64]]],
     budgets: Sequence[int],
 ) -> dict[str, Any]:
-    """Say what it takes to make ensembles predict a class: a title, a sentence and a table on other inputs."""
+    """Return a title, a sentence and a table about edits that might make ensembles predict a class."""
     unit, n = unit_of(about["unit"]), max(1, int(counted.sum()))
     return {
         "title": f"From other classes to {to}",
         "text": f"Of the {count(int(counted.sum()), 'input')} of other classes, the table has the share that might be "
         f"predicted as {to} after an attack: for all others it is proven that this many {unit.noun}s cannot make the "
-        f"ensemble predict {to}{f' ({unit.limits})' if unit.limits else ''}. It takes at least as much to reach a "
-        "target as to change a prediction in any way.",
+        f"ensemble predict {to}{f' ({unit.limits})' if unit.limits else ''}. Reaching a target takes at least as many "
+        f"{unit.noun}s as changing the prediction in any way.",
         "head": [f"{unit.noun}s", *(label for label, _ in radii)],
         "rows": [[str(b), *(share(int((radius[counted] < b).sum()), n) for _, radius in radii)] for b in budgets],
     }
@@ -124,7 +124,7 @@ def _reach(about: dict[str, Any]) -> str:
 
 
 def _by(about: dict[str, Any], number: int) -> str:
-    """Return what an attacker does, up to a number of edits."""
+    """Return the actions of an attacker with this number of edits, for the end of a sentence."""
     samples = "training samples" if about["n_train"] is None else f"of the {about['n_train']:,} training samples"
     if about["unit"] == "sources":
         return f"by corrupting any {unit_of('sources').count(number)}, whatever they contribute"
@@ -134,7 +134,7 @@ def _by(about: dict[str, Any], number: int) -> str:
 
 
 def counted(name: str, encoders: Sequence[str | None] = ()) -> dict[str, str]:
-    """Return the words of the page that depend on what one edit is, and on what is trusted."""
+    """Return the words of the page that depend on the unit of edits and on trusted encoders."""
     unit = unit_of(name)
     definition = " ".join([unit.definition, *map(trusted, dict.fromkeys(filter(None, encoders)))])
     return {
@@ -189,7 +189,7 @@ PAGE = {
 
 
 def paper_note(source: Source, methods: Sequence[dict[str, Any]]) -> str | None:
-    """Explain the marks of the paper's numbers, if there are any."""
+    """Return an explanation of the marks of the paper's numbers, if there are any."""
     tables = sorted({mark["table"] for method in methods for mark in method["paper"]})
     if not tables:
         return None

@@ -42,7 +42,7 @@ STYLE: dict[Any, Any] = {
 
 
 def library() -> Any:
-    """Import matplotlib's figure module, or say how to install it."""
+    """Import matplotlib's figure module, or raise an error that says how to install it."""
     try:
         from matplotlib import figure
     except ImportError:

@@ -116,7 +116,7 @@ def _base(data: dict[str, Any], m: int) -> int | None:
 
 
 def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
-    """Read the curves of a table by dataset and k; improvements are over DPA. The first of repeated rows counts.
+    """Read the curves of a table by dataset and k; improvements are over DPA. Of repeated rows, the first is used.
 
     If several rows with fewer networks stand for one printed row, the one with the nearest d is drawn.
     """

@@ -41,15 +41,15 @@ class Source:
     spread : (n_buckets, d) the members that learn from each bucket
     pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) 8-bit images
     features : the inputs if there are no pictures: an array, a table or texts
-    undefended : (n_inputs,) class indices, what one model without this defence predicts; None if unknown
+    undefended : (n_inputs,) the class indices that an undefended model predicts; None if unknown
     member_sizes, member_seconds : training samples and seconds per member; None if unknown
     dataset : the name of the dataset
     of_paper : whether it is the paper's dataset of that name, unedited
     like_paper : whether network and recipe are the paper's; None if unknown
     facts : further facts, as pairs of a name and a value
     made, checked : commands or lines of Python that reproduce it and that check it
-    notes : what is missing, and why
-    encoder : the trusted encoder on whose features members learn, in words; None without one
+    notes : sentences about missing parts, with the reason
+    encoder : the name and SHA-256 of the trusted encoder whose features members learn from; None without one
 
     """
 
@@ -204,13 +204,13 @@ class Source:
 
 
 def _predicted(undefended: Any, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
-    """Return what an undefended model predicts, as class indices or scores."""
+    """Return the predictions of an undefended model, as class indices or scores."""
     predictions = np.asarray(undefended.predict(X) if hasattr(undefended, "predict") else undefended)
     return _undefended.named(predictions, classes) if predictions.ndim == 1 else predictions
 
 
 def visible(text: Any) -> Any:
-    """Return a text, or nested texts, with control characters escaped: some would reverse the rest of a sentence."""
+    """Return a text, or nested texts, with control characters escaped, as some would reverse the rest of a sentence."""
     if isinstance(text, tuple):
         return tuple(visible(part) for part in text)
     return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -275,7 +275,7 @@ def _like_paper(settings: Settings, recipe: str) -> bool:
 
 
 def _seconds(run: Run, n_seeds: int) -> tuple[float | None, ...] | None:
-    """Return the training seconds per member. Those of networks that a killed command trained are unknown."""
+    """Return the training seconds per member. They are unknown for networks of an interrupted command."""
     try:  # the file may be damaged: the manifest need not list it
         times = json.loads(read_regular(run.path / "timings.json", LARGEST_MANIFEST))["networks"]
         known = {name: float(seconds) for name, seconds in times.items() if math.isfinite(seconds)}

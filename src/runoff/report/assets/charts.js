@@ -1,5 +1,5 @@
 "use strict";
-// Charts, each a function from data and a width to a node. Text from data goes through Plot or textContent only.
+// Charts, each a function from data and a width to a node. Text from data is passed to Plot or textContent only.
 const Charts = (() => {
   // One fewer than colours, so that all pairs differ; none resembles the crosses of the paper.
   const SYMBOLS = ["circle", "square", "triangle", "diamond", "star", "wye", "hexagon"];
@@ -7,7 +7,7 @@ const Charts = (() => {
   const symbol = (m) => SYMBOLS[m % SYMBOLS.length];
   const dash = (method) => (method.dashes.length ? method.dashes.map((length) => 1.75 * length).join(" ") : null);
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
-  const noun = document.documentElement.dataset.noun || "edit"; // of one edit: a source, a changed label
+  const noun = document.documentElement.dataset.noun || "edit"; // the unit of edits: edit, source or changed label
   const edits = (n) => `${Dom.number(n)} ${noun}${n === 1 ? "" : "s"}`;
   const axis = `${document.documentElement.dataset.axis || "edits"} →`;
   const duration = (s) => {

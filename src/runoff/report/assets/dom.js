@@ -25,7 +25,7 @@ const Dom = (() => {
     select.replaceChildren(...pairs.map(([value, text]) => el("option", { value, selected: String(value) === String(chosen) }, text)));
   }
 
-  // Long tables are made when their details are opened.
+  // Build a long table when its details element is opened.
   function lazily(place, make) {
     const details = place.closest("details"), fill = () => { if (details.open) place.replaceChildren(make()); };
     details.ontoggle = fill;
@@ -39,7 +39,7 @@ const Dom = (() => {
     place.drawnWidth = place.clientWidth;
     if (place.drawnWidth) place.replaceChildren(place.draw(place.drawnWidth));
   }
-  // `draw` makes a chart of a given width; `label` describes it in words.
+  // `draw` returns a chart of a given width; `label` describes it for screen readers.
   function chart(place, label, draw) {
     place.setAttribute("role", "img");
     place.setAttribute("aria-label", label);
@@ -48,7 +48,7 @@ const Dom = (() => {
     watched.observe(place);
   }
 
-  // The JSON of a script element that Python compressed with zlib.
+  // Return the JSON of a script element that Python compressed with zlib.
   async function unpacked(id) {
     const text = atob(byId(id).textContent), bytes = new Uint8Array(text.length);
     for (let j = 0; j < bytes.length; j += 1) bytes[j] = text.charCodeAt(j);

@@ -6,7 +6,7 @@ const Election = (() => {
 
   const election = (input) => expanded(input.elections[method]);
 
-  // Python writes steps shortly: 0 for what a step usually repeats (`_packing.py`).
+  // Expand the steps that `_packing.py` abbreviates: 0 stands for the usual value.
   function expanded(result) {
     let after = [result.prediction, result.runner_up];
     if (Array.isArray(result.attack?.steps[0])) result.attack.steps = result.attack.steps.map(([bucket, members, firsts, finalists, rounds]) => {
@@ -50,11 +50,11 @@ const Election = (() => {
   }
 
   function linkPart() {
-    const told = el("span", { class: "note", role: "status" });
+    const message = el("span", { class: "note", role: "status" });
     return el("p", { class: "buttons" }, el("button", { type: "button", class: "small", id: "x-link", onclick: async () => {
       const address = location.href.split("#")[0] + link.address();
-      told.textContent = await copied(address) ? "Copied." : address;
-    } }, "Copy link to this input"), told);
+      message.textContent = await copied(address) ? "Copied." : address;
+    } }, "Copy link to this input"), message);
   }
 
   // The same input with every method of every run that has it, after the undefended models.
@@ -185,7 +185,7 @@ const Election = (() => {
     const did = `Step ${step} of ${last}: one ${Charts.noun} in bucket ${move.bucket} compromises ${who}. `;
     const exact = last === result.radius + 1;
     status.textContent = did + (flipped
-      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} can flip the prediction${result.radius > 0 ? `, ${result.radius} provably cannot` : ""}${exact ? ": the radius is exact." : ". Whether fewer can is open."}`
+      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} can flip the prediction${result.radius > 0 ? `, ${result.radius} provably cannot` : ""}${exact ? ": the radius is exact." : ". Whether fewer can is not known."}`
       : `${name(now.first)} still wins, ${score}.`);
   }
 

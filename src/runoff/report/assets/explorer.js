@@ -1,6 +1,6 @@
 "use strict";
-// The explorer: choose a run, an election and an input. `Election` shows it. The address names all three, so that links
-// open them: #input=212&run=2&election=runoff, where runs are numbered from 1.
+// The explorer: choose a run, an election and an input, which `Election` shows. The address contains all three, for
+// links: #input=212&run=2&election=runoff, where runs are numbered from 1.
 const Explorer = (() => {
   const { byId, el, options, unpacked } = Dom;
   const samples = new Map(); // unpacked on first use
@@ -128,16 +128,16 @@ const Explorer = (() => {
     try { history.replaceState(null, "", address()); } catch { /* a browser that forbids it for files */ }
   }
 
-  // Show what an address names. One that names no input is left to the browser.
-  async function open(asked) {
-    if (!asked.has("input")) return;
-    const run = Number(asked.get("run") ?? 1) - 1;
-    if (data.sources[run]) await chooseSource(run, asked.get("election") ?? undefined);
+  // Show the input that an address names. Addresses without an input are left to the browser.
+  async function open(parameters) {
+    if (!parameters.has("input")) return;
+    const run = Number(parameters.get("run") ?? 1) - 1;
+    if (data.sources[run]) await chooseSource(run, parameters.get("election") ?? undefined);
     for (const id of ["x-class", "x-right", "x-min", "x-max"]) byId(id).value = "";
-    const found = inputs.find((input) => String(input.i) === asked.get("input"));
+    const found = inputs.find((input) => String(input.i) === parameters.get("input"));
     if (found) current = found;
     list(true);
-    if (!found) byId("x-count").textContent = `Input ${asked.get("input")} is not among the ${inputs.length} inputs of this page; runoff report --input ${asked.get("input")} includes it.`;
+    if (!found) byId("x-count").textContent = `Input ${parameters.get("input")} is not among the ${inputs.length} inputs of this page; runoff report --input ${parameters.get("input")} includes it.`;
     byId("explorer").scrollIntoView({ behavior: "instant" });
   }
 

@@ -47,7 +47,7 @@
   }
   const share = (model) => model.correct / model.n_inputs;
 
-  // A warning about classes of which nothing is certified, with the method's certified accuracy over all inputs.
+  // Show a warning about classes without certified inputs, with the method's certified accuracy over all inputs.
   function hints(place, m, budget) {
     const text = data.methods[m].hints[data.budgets.indexOf(budget)] ?? "";
     place.hidden = !text;
