@@ -301,7 +301,7 @@ def test_something_else_in_the_place_of_an_estimator_is_refused(tmp_path, value)
         (model / "estimator.skops").write_bytes(sio.dumps(state))
         rehash(model, "estimator.skops")
         with pytest.raises(
-            StorageError, match=r"estimator.skops holds no estimator, but an object of type \w+: it was"
+            StorageError, match=r"estimator.skops contains no estimator, but an object of type \w+: it was"
         ):
             RunoffClassifier.load(model, trusted=CLASSES)
     (model / "estimator.skops").write_bytes(whole)
@@ -312,7 +312,7 @@ def test_something_else_in_the_place_of_an_estimator_is_refused(tmp_path, value)
         rehash(model, "estimator.skops", name)
         loaded = RunoffClassifier.load(model, trusted=CLASSES)
         with pytest.raises(
-            StorageError, match=r"000001.skops holds no fitted estimator, but an object of type \w+: it"
+            StorageError, match=r"000001.skops contains no fitted estimator, but an object of type \w+: it"
         ):
             loaded.predict(X)
 

@@ -146,11 +146,14 @@ def test_a_boolean_table_takes_members_by_position_or_not_at_all():
             "must have the columns input, member, class, score, got input, class, score",
         ),
         (lambda t: t[:0], "must have at least one row below its header"),
-        (lambda t: t[1:], "none of member 0 for class bird of input image 0"),
+        (lambda t: t[1:], "member 0 for class bird of input image 0 is missing"),
         (lambda t: pd.concat([t, t[5:6]]), "got two of member 1 for class dog of input image 0"),
         (lambda t: t.assign(score=[*t.score[:-1], np.nan]), "must have a finite number as the score in every row"),
         (lambda t: t.assign(score=["high", *t.score[1:]]), "must have a finite number as the score in every row"),
-        (lambda t: t.assign(member=[None, *t.member[1:]]), "must name member in every row, got an empty cell"),
+        (
+            lambda t: t.assign(member=[None, *t.member[1:]]),
+            "must have a value for member in every row, got an empty cell",
+        ),
         (lambda t: t.assign(label=np.arange(len(t)) % 2), "must have one label per input, got two for input image 0"),
     ],
 )

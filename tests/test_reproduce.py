@@ -240,7 +240,7 @@ def test_runs_of_another_machine_are_read_and_not_trained_anew(tiny, tmp_path, m
     for more in (("--table", "T2"), ("--table", "T3", "--trials", 2)):  # more networks than there are
         result = run("reproduce", *more, *options)
         assert result.exit_code == 2
-        assert "not a laptop, so all of it would have to be retrained" in result.stderr
+        assert "not a laptop, so all of its networks would have to be retrained" in result.stderr
     assert {f: f.read_bytes() for f in tmp_path.glob("*/members/*")} == members
     (tmp_path / "cifar10-k4-d1" / "ballots-1.npy").write_bytes(b"")
     assert run("reproduce", "--table", "T3", *options).exit_code == 4

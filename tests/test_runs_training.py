@@ -131,7 +131,7 @@ def test_networks_of_another_device_or_version_are_retrained_on_request_only(two
         for command in commands:
             result = run(*command)
             assert result.exit_code == 2
-            assert f"{message}, so all of it would have to be retrained" in result.stderr
+            assert f"{message}, so all of its networks would have to be retrained" in result.stderr
             assert files(two_seed_run) == before
     result = run(*commands[0], "--retrain", "--json")
     assert json.loads(result.stdout)["trained"] == 10

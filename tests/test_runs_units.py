@@ -119,7 +119,7 @@ def test_runs_of_different_units_are_not_mixed_up(runs):
     mixed = done("train", runs / "l.npz", *OPTIONS, "--out", runs / "labels", code=2)
     assert 'unit = "labels", not "samples"' in " ".join(mixed.split())
     both = done("train", runs / "s.npz", *OPTIONS, "--threat", "labels", "--out", runs / "x", code=2)
-    assert "has groups, which cannot be used where labels are counted" in " ".join(both.split())
+    assert "has groups, which cannot be used if labels are counted" in " ".join(both.split())
     sums = done("train", runs / "s.npz", *OPTIONS, "--hash", "pixel-sum", "--out", runs / "x", code=2)
     assert "hash must be 'content' where sources are counted" in " ".join(sums.split())
 

@@ -1,4 +1,4 @@
-"""Directories that take their name only when they are complete and on disk."""
+"""Directories that appear under their name only when they are complete and on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runoff._io.locks import try_lock
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Create a temporary directory beside `path` that takes its name when it is complete and on disk."""
+    """Create a temporary directory beside `path`, and rename it to `path` when it is complete and on disk."""
     message = f"{path} already exists: save to a new directory, or remove it first"
     if path.exists():
         raise FileExistsError(message)
@@ -41,7 +41,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 def _temporary_directory(path: Path) -> Iterator[Path]:
     """Create a temporary directory beside `path`, locked while it is written.
 
-    A kill releases the lock, so that the next call can tell abandoned directories and remove them.
+    The lock is released if the process dies, so that the next call recognises and removes abandoned directories.
     """
     _remove_abandoned(path)
     while True:
@@ -63,7 +63,7 @@ def _temporary_directory(path: Path) -> Iterator[Path]:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove temporary directories that killed processes left beside `path`, but none that is still being written."""
+    """Remove temporary directories of dead processes beside `path`, but none that is still being written."""
     pattern = re.compile(rf"{re.escape(f'.{path.name}.')}[a-z0-9_]{{8}}{re.escape(UNFINISHED)}")
     for folder in sorted(path.parent.iterdir()) if path.parent.is_dir() else []:
         if not pattern.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():

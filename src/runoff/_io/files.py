@@ -1,4 +1,4 @@
-"""Files: untrusted arrays, digests, and writes that complete or leave no trace."""
+"""Files: reading of untrusted arrays, digests, and atomic writes."""
 
 import errno
 import hashlib
@@ -64,7 +64,7 @@ def _check_size(file: IO[bytes], path: str | Path, most: int) -> None:
 
 
 def open_array(path: str | Path) -> NDArray[Any]:
-    """Memory-map a .npy file of plain numbers, after checking that it is complete. Never unpickles."""
+    """Memory-map a .npy file of plain numbers after checking that it is complete, without unpickling anything."""
     path = Path(path)
     not_npy = f"{path} must be a .npy file as numpy.save writes it, got something else"
     try:
@@ -115,7 +115,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 @contextmanager
 def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a new file for writing that takes its name only when it is complete and on disk."""
+    """Open a temporary file for writing, and rename it to `path` when it is complete and on disk."""
     path = Path(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
     options: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
@@ -159,10 +159,10 @@ def sync_directory(folder: Path) -> None:
 
 
 def leftovers(folder: str | Path) -> list[Path]:
-    """Return the temporary files that killed calls of `written_whole` left directly in a folder.
+    """Return the temporary files that interrupted calls of `written_whole` left directly in a folder.
 
-    They look the same while they are being written, so delete them only if no process writes to the folder. A linked
-    folder has none: its target may belong to somebody else.
+    Files that are still being written look the same, so delete them only if no process writes to the folder. For a
+    symbolic link the list is empty, because its target may belong to another program.
     """
     folder = Path(folder)
     if folder.is_symlink() or not folder.is_dir():

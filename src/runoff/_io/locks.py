@@ -16,7 +16,7 @@ import portalocker
 from runoff.errors import BusyError
 
 LOCK = ".lock"
-PATIENCE = 5.0  # seconds to wait for another command that is about to finish
+PATIENCE = 5.0  # seconds to wait for another command
 NO_WRITING = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -25,7 +25,7 @@ def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
     """Lock a run's directory, which is created if needed, for one command at a time.
 
     Each command rewrites the manifest that it read, so two at once would overwrite each other's changes. With
-    `reading`, yield False if the directory cannot be written; the command still waits for one that writes.
+    `reading`, yield False if the directory is read-only; the command still waits for one that writes.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
         return
     with file:
         _wait_for(file, path)
-        yield True  # closing the file releases the lock, and so does a kill
+        yield True  # closing the file releases the lock, as does the end of the process
 
 
 def try_lock(file: IO[bytes] | int, *, shared: bool = False) -> bool:

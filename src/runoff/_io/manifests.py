@@ -15,12 +15,12 @@ from runoff._io.files import read_regular, sha256_of
 from runoff.errors import StorageError
 
 LARGEST_MANIFEST = 2**28  # bytes
-MOST_MEMBERS = 10**6  # that a manifest may list
+MOST_MEMBERS = 10**6  # maximum in a manifest
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of directory with a manifest: its format, and the words for it in messages."""
+    """A kind of directory with a manifest: its format, and the words for messages about it."""
 
     format: str
     version: int
@@ -29,12 +29,12 @@ class Kind:
 
 
 def sha256(data: bytes) -> str:
-    """Return the SHA-256 of some bytes in hexadecimal."""
+    """Return the SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def sealed(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest with the SHA-256 of its content, so that changes to the manifest are detected too."""
+    """Return a manifest with the SHA-256 of its content, so that changes to the manifest itself are detected."""
     rest = {name: value for name, value in manifest.items() if name != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return {**rest, "digest": sha256(text.encode())}

@@ -1,4 +1,4 @@
-"""Progress on standard error, with the remaining time: bars on terminals, elsewhere a plain line now and then."""
+"""Progress on standard error, with the remaining time: bars on terminals, else a plain line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def with_progress(
     unit: str = "",
     note: Callable[[], str] = str,
 ) -> Generator[Item, None, None]:
-    """Yield items while they are counted on standard error; by default only if warnings are on.
+    """Yield items and count them on standard error; by default only if warnings are enabled.
 
     If standard error is not a terminal, there is no bar but a line every 30 seconds, and with `show` one at the end. If
-    `unit` names what is counted, an item counts as its length. `note` returns words to show after the numbers.
+    `unit` names what is counted, an item counts as its length. `note` returns text to show after the numbers.
     """
     if not total or not (log.isEnabledFor(logging.WARNING) if show is None else show):
         yield from items

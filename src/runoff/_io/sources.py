@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def code_digest(paths: Iterable[Path]) -> str:
-    """Return a SHA-256 of the code of Python files and folders, the same wherever the package is installed.
+    """Return a SHA-256 of the code of Python files and folders, independent of where the package is installed.
 
     Folders are read recursively. A file is identified by its path relative to the folder.
     """

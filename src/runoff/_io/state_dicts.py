@@ -1,4 +1,4 @@
-"""Reader of tensors from PyTorch's older files, which are pickles followed by numbers; nothing is ever called.
+"""Reader of tensors from PyTorch's older file format, pickles followed by numbers, which calls nothing in them.
 
 Such a file has five pickles (a magic number, a version, the machine's sizes, a dictionary of tensors, the order of
 their storages) and then the storages. The pickles are interpreted opcode by opcode. Names are compared, never imported;
@@ -23,7 +23,7 @@ MOST_VALUES = 2**31  # of one storage
 
 
 class StateDictError(ValueError):
-    """A file that holds something other than a dictionary of tensors; the message says what."""
+    """A file that contains something other than a dictionary of tensors; the message says what."""
 
 
 @dataclass(frozen=True)

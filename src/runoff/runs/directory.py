@@ -1,4 +1,4 @@
-"""Runs: a trained ensemble as a directory that survives crashes and is never mixed up with another.
+"""Runs: trained ensembles as directories that survive crashes and never mix files of different runs.
 
 | file | |
 | --- | --- |
@@ -11,7 +11,7 @@
 | certificates/ | one row per input, as CSV or Parquet |
 | timings.json | training seconds per network |
 
-Certificates need only the ballots, so a run can be passed on without members/.
+Certificates need only the ballots, so a run can be shared without members/.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Settings:
     random_state: int = 0
     first_weights: dict[str, str] | None = None  # initial weights: "given" (a name or path) and "sha256"
     unit: str = "samples"  # what one edit is
-    encoder: dict[str, Any] | None = None  # on whose features heads are trained: "given", "sha256", "flip"
+    encoder: dict[str, Any] | None = None  # whose features heads are trained on: "given", "sha256", "flip"
 
     def describe(self) -> str:
-        """Return the settings in a few words."""
+        """Return a one-line description of the settings."""
         d = f", d = {self.spread}" if self.spread > 1 else ""
         start = f" from {Path(self.first_weights['given']).name} weights" if self.first_weights else ""
         by = "" if self.unit == "samples" else f", {self.unit} counted"
@@ -71,7 +71,7 @@ class Settings:
         return f"{self.dataset}, k = {self.n_partitions}{d}, {members}, hash {self.hash}{by}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings for a manifest, without those that earlier releases did not have if they are off."""
+        """Return the settings for a manifest, without later additions that have their default value."""
         off = (("unit", "samples"), ("encoder", None))
         return {name: value for name, value in asdict(self).items() if (name, value) not in off}
 
@@ -93,7 +93,7 @@ class Run:
         if (path / "manifest.json").exists():
             run = cls.open(path)
             run.require_settings(settings, about)
-            run.manifest["dataset"]["given"] = about["given"]  # the same samples may have moved
+            run.manifest["dataset"]["given"] = about["given"]  # the dataset may have moved
             return run
         cls.check_place(path, settings)
         path.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ class Run:
 
     @staticmethod
     def check_place(path: Path, settings: Settings) -> None:
-        """Refuse a directory that holds anything but a run. A kill may have left the key and temporary files."""
+        """Raise an error if a directory contains other files than an interrupted `create` leaves."""
         if not path.exists() or (path / "manifest.json").exists():
             return
         if not path.is_dir():
@@ -155,7 +155,7 @@ class Run:
         return run
 
     def require_settings(self, settings: Settings, about: dict[str, Any]) -> None:
-        """Refuse settings, classes or a choice of files to keep that differ from those of the run."""
+        """Raise an error if settings, classes or the choice to keep weights differ from those of the run."""
         fields = ("classes", "weights")
         recorded = {**asdict(self.settings), **{name: self.manifest["dataset"].get(name) for name in fields}}
         given = {**asdict(settings), **{name: about[name] for name in fields}}
@@ -185,7 +185,7 @@ class Run:
         self.write_manifest()
 
     def begin(self, name: str) -> None:
-        """List ballots or certificates that are about to be written, so that a kill leaves no unknown file."""
+        """List ballots or certificates that are about to be written, as an interruption may leave them incomplete."""
         if name not in self.manifest["files"]:
             self._mark_stale({*self.manifest.get("stale", []), name})
             self.write_manifest()
@@ -207,10 +207,10 @@ class Run:
             self.manifest["stale"] = sorted(names)
 
     def sweep(self) -> None:
-        """Delete stale ballots and certificates, and temporary files that a kill left.
+        """Delete stale ballots and certificates, and temporary files of interrupted commands.
 
         Stale files belong to other networks or are incomplete; the manifest lists them. Nothing else is deleted, and no
-        link is followed. Files are deleted after the manifest is on disk: a kill leaves too much, never too little.
+        link is followed. Files are deleted after the manifest is on disk, so an interruption never loses a listed file.
         """
         for name in self.manifest.get("stale", []):
             file = self.path / name
@@ -224,7 +224,7 @@ class Run:
             self.write_manifest()
 
     def settle(self, n_seeds: int) -> None:
-        """Record the number of networks per member and their trainer before training, so that a kill loses nothing."""
+        """Record the number of networks per member and their trainer, before training starts."""
         self.manifest["n_seeds"] = max(n_seeds, self.n_seeds)
         if self.manifest != read_manifest(self.path, KIND):
             self.write_manifest()
@@ -245,7 +245,7 @@ class Run:
             self.sweep()
 
     def write_text(self, name: str, text: str) -> None:
-        """Write a file whose content may change; the manifest does not list it while it changes."""
+        """Write a file whose content may change, and remove it from the manifest meanwhile."""
         files = self.manifest["files"]
         if name in files and files[name] != sha256(text.encode()):
             del files[name]
@@ -260,7 +260,7 @@ class Run:
     def verify(self) -> None:
         """Check that every file in the manifest exists and is unaltered.
 
-        members/ may be missing as a whole, and so may certificates, which can be computed again.
+        The whole folder members/ may be missing, and so may certificates, which can be computed again.
         """
         slim = next((self.path / MEMBERS).glob("member-*"), None) is None
         for name in self.manifest["files"]:
@@ -315,7 +315,7 @@ class Run:
         return edits
 
     def unfinished(self) -> RunError:
-        """Return the error for an update that was killed or failed."""
+        """Return the error for an update that was interrupted or failed."""
         return RunError(
             f"{self.path} has an update that is not finished: finish it first with `runoff update {self.path}`"
         )
@@ -329,7 +329,7 @@ class Run:
         return self._array("labels.npy")
 
     def spread(self) -> NDArray[Any]:
-        """Return the members that learn from each bucket, as the partition defines them; spread.npy must agree."""
+        """Return the members that learn from each bucket, from the partition; spread.npy must be equal."""
         spread = self.partition().spread
         if not np.array_equal(spread, self._array("spread.npy")):
             raise StorageError(f"{self.path} was altered: spread.npy does not match its partition")

@@ -27,7 +27,7 @@ class Edited(NamedTuple):
 
 
 def edited(dataset: Dataset, edits: list[Edit], unit: str = "samples") -> Edited:
-    """Return a dataset's training samples after edits, in order. Where labels are counted, edits can only relabel."""
+    """Return a dataset's training samples after edits, in order; if labels are counted, edits can only relabel."""
     x, y = dataset.x_train, dataset.y_train
     groups = None if dataset.groups is None else _names(dataset.groups)
     if dataset.original_digests is not None and dataset.original_sums is not None:
@@ -72,7 +72,7 @@ def _edit_names(dataset: Dataset, what: str, rest: list[Any], n: int) -> list[st
     if not rest or rest[0].shape != (n,) or rest[0].dtype.kind not in "iuU":
         got = f"{rest[0].dtype} {rest[0].shape}" if rest else "none"
         raise RunError(
-            f"samples to {what} must have groups, as {dataset.name} has, a string or integer each, got {got}"
+            f"samples to {what} must have groups, as {dataset.name} has, one string or integer per sample, got {got}"
         )
     return _names(rest[0])
 

@@ -1,4 +1,4 @@
-"""Scoring and retraining for `runoff.verify`, which has no code of its own for either."""
+"""Scoring and retraining for `runoff.verify`, which contains no code for either."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RunTrainer:
     def retrained(
         self, member: int, seed: int, x: NDArray[Any], rows: list[int], codes: NDArray[np.int64], inputs: NDArray[Any]
     ) -> tuple[dict[str, Tensor], NDArray[Any] | None]:
-        """Train a network on these rows."""
+        """Retrain a network on these rows; return its tensors and its scores for the inputs."""
         from runoff.isolation import seeds_of
         from runoff.torch.training.jobs import Job, compact
 
@@ -159,7 +159,7 @@ class EstimatorMembers(_Loaded):
         return _skops_parts(stored) | shared[0], _skops_parts(classifiers.member_bytes(fitted)) | shared[1]
 
     def _shared_parts(self, samples: Any) -> tuple[dict[str, str], dict[str, str]]:
-        """Fit the shared transformer again; return digests of the features by the stored and by the new one."""
+        """Refit the shared transformer; return digests of the features from the stored and from the refitted one."""
         from runoff.members import Shared
 
         classifier, digests = self.classifier, self.classifier.partition_.digests(samples)

@@ -1,4 +1,4 @@
-"""The schema of a run's manifest: an altered manifest is refused in one sentence."""
+"""Schema of a run's manifest, so that an altered manifest is rejected with one sentence."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def invalid_field(manifest: dict[str, Any]) -> str | None:
 
 
 def is_derived(name: str) -> bool:
-    """Return whether a file name is one of ballots or certificates, which commands may delete."""
+    """Return whether a file name is that of ballots or certificates, which commands may delete."""
     return bool(BALLOTS.fullmatch(name) or ROWS.fullmatch(name))
 
 

@@ -36,7 +36,7 @@ class Training:
 
 
 def foreign(run: Run, work: Work) -> str | None:
-    """Return how this machine differs from the one that trained a run, so that retraining would change all networks."""
+    """Return how the trainer of a run differs from this machine, or None if both give the same networks."""
     before = run.manifest.get("trained_by")
     if not isinstance(before, dict):  # older versions did not record it
         if not run.seeds():
@@ -54,11 +54,11 @@ def foreign(run: Run, work: Work) -> str | None:
 
 
 def check_trainer(run: Run, work: Work, retrain: bool) -> bool:
-    """Return whether all of a run must be retrained; refuse that without `retrain`."""
+    """Return whether all networks of a run must be retrained, which is an error without `retrain`."""
     if (other := foreign(run, work)) is not None and not retrain:
         raise RunError(
-            f"{run.path} was trained with {other}, so all of it would have to be retrained: continue where it was "
-            "trained, give another directory, or use --retrain"
+            f"{run.path} was trained with {other}, so all of its networks would have to be retrained: continue "
+            "where it was trained, give another directory, or use --retrain"
         )
     return other is not None
 
@@ -73,16 +73,16 @@ def train(
     retrain: bool = False,
     only: bool = False,
 ) -> Training:
-    """Train the missing networks, then write ballots, labels and spread. After an interruption, call it again.
+    """Train the missing networks, then write ballots, labels and spread; after an interruption, call it again.
 
-    Networks that would give different results here are left alone unless `retrain`: then all are retrained. In that
-    case, and with `only`, networks that are not part of this work are deleted: they belong to other code or samples.
+    If networks of the run would give different results on this machine, it is an error unless `retrain`: then all are
+    retrained. Then, and with `only`, networks of other code or samples, which are not part of this work, are deleted.
     """
     started = time.perf_counter()
     if untrained := len(work.rows) - len({job.member for job in work.pipeline.jobs}):
         log.warning(
             "%d of %d members have samples of fewer than two classes and no network: they vote by their class shares; "
-            "fewer parts give each more samples", untrained, len(work.rows),
+            "use fewer parts to give each member more samples", untrained, len(work.rows),
         )  # fmt: skip
     only = check_trainer(run, work, retrain) or only
     work = reconcile(run, work, n_seeds)
@@ -99,8 +99,8 @@ def train(
 def reconcile(run: Run, work: Work, n_seeds: int) -> Work:
     """Bring a run's directory in line with the work before training; return the work with the missing networks.
 
-    Temporary files that a kill left are deleted. Networks that do not match the manifest count as missing. Ballots and
-    certificates of networks that are about to change are removed from the manifest.
+    Temporary files of interrupted commands are deleted. Networks that do not match the manifest count as missing.
+    Ballots and certificates of networks that are about to change are removed from the manifest.
     """
     run.manifest["trained_by"] = dict(work.pipeline.trained_with)  # written by `settle`, before any network
     for leftover in leftovers(work.store.path) if work.store.path.is_dir() else ():
@@ -117,7 +117,7 @@ def reconcile(run: Run, work: Work, n_seeds: int) -> Work:
 def publish(run: Run, work: Work, dataset: Dataset, n_seeds: int, seconds: float, only: bool) -> None:
     """Write ballots, labels, spread and timings, list all files in the manifest, and delete obsolete ones.
 
-    Files are deleted only once the manifest on disk no longer lists them: a kill leaves too much, never too little.
+    Files are deleted after the manifest on disk no longer lists them, so an interruption never loses a listed file.
     """
     name, files = f"ballots-{n_seeds}.npy", run.manifest["files"]
     ballots = work.ballots(range(n_seeds))
@@ -137,10 +137,10 @@ def publish(run: Run, work: Work, dataset: Dataset, n_seeds: int, seconds: float
     run.manifest["n_seeds"] = max(n_seeds, *run.seeds(), 1)
     old = {str(file.relative_to(run.path)): file for file in obsolete.values()}
     stale = list(old)
-    if files.get(name) != sha256_of(run.path / name):  # certificates of other ballots
+    if files.get(name) != sha256_of(run.path / name):  # certificates of previous ballots
         stale += [f for f in files if f.startswith(f"{CERTIFICATES}/") and Path(f).stem.endswith(f"-{n_seeds}")]
     for other, file in old.items():
-        if other not in files:  # so that nothing is left to do once the manifest is written
+        if other not in files:  # so that nothing remains to be done once the manifest is written
             file.unlink(missing_ok=True)
     networks = [_name(run, work, job) for job in work.pipeline.jobs]
     run.replace([name, "labels.npy", "spread.npy", "timings.json", *networks], *stale)
@@ -149,9 +149,9 @@ def publish(run: Run, work: Work, dataset: Dataset, n_seeds: int, seconds: float
 
 
 def _obsolete(work: Work, only: bool) -> dict[tuple[int, int], Path]:
-    """Return the files of obsolete networks: with `only` all that are not part of this work.
+    """Return the files of obsolete networks: with `only`, all that are not part of this work.
 
-    Without `only`, those of members that need no network any more, since their samples now have one class.
+    Without `only`, return those of members that no longer need a network, since their samples now have one class.
     """
     members = {job.member for job in work.pipeline.jobs}
     others = {
@@ -175,10 +175,10 @@ def _altered(run: Run, work: Work, job: Job) -> bool:
 def _write_timings(run: Run, work: Work, obsolete: set[tuple[int, int]], seconds: float) -> None:
     """Write the training seconds per network, and the wall time of all completed commands.
 
-    The wall time of a killed command is unknown: `timed` is the number of networks that `training` covers.
+    The wall time of an interrupted command is unknown: `timed` is the number of networks that `training` covers.
     """
     timings, missing = _timings(run), work.pipeline.missing
-    if any(f"{job.member}-{job.seed}" in timings["networks"] for job in missing):  # the total was of other networks
+    if any(f"{job.member}-{job.seed}" in timings["networks"] for job in missing):  # the total counts replaced networks
         timings["training"], timings["timed"] = 0.0, 0
     for m, s in obsolete:
         timings["networks"].pop(f"{m}-{s}", None)

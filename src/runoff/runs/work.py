@@ -35,27 +35,27 @@ if TYPE_CHECKING:
 def settings_for(
     dataset: Dataset, name: str, recipe: Recipe | None, *, threat: str = "samples", **given: Any
 ) -> Settings:
-    """Return the settings of a run on a dataset; one whose samples have sources counts those."""
+    """Return the settings of a run on a dataset; if its samples have sources, edits are counted by source."""
     if threat == "labels" and dataset.groups is not None:
-        raise RunError(f"{dataset.name} has groups, which cannot be used where labels are counted: leave them out")
+        raise RunError(f"{dataset.name} has groups, which cannot be used if labels are counted: leave them out")
     unit = threat if dataset.groups is None else "sources"
     described = {} if recipe is None else recipe.to_dict()
     return Settings(dataset=name, fingerprint=dataset.fingerprint, recipe=described, unit=unit, **given)
 
 
 def check(settings: Settings, dataset: Dataset, device: Any, executor: Executor | None = None) -> None:
-    """Refuse settings that cannot be trained, before anything is written."""
+    """Raise an error for settings that cannot be trained, before anything is written."""
     settings.make_partition(hashing.derived_key(settings.random_state))
     if executor is None or executor.here:
         devices.find(device)
     elif settings.encoder is not None:
-        raise RunError("--executor must be local with --encoder, whose features are computed here: leave it out")
+        raise RunError("--executor must be local with --encoder, which runs on this machine only: leave it out")
     images = arranged(dataset.x_train[:1])
     if len(dataset.classes) < 2:
         raise RunError(f"{dataset.name} must have at least 2 classes, got {len(dataset.classes)}")
     if settings.encoder is not None:
         if dataset.x_train.dtype != np.uint8 or dataset.x_test.dtype != np.uint8:
-            raise RunError(f"{dataset.name} must hold images of bytes for an encoder, got {dataset.x_train.dtype}")
+            raise RunError(f"{dataset.name} must contain 8-bit images for an encoder, got {dataset.x_train.dtype}")
         encoders.recorded(settings.encoder, device).features(images)
         return
     factory = starting.recorded(settings.network, settings.first_weights)
@@ -86,7 +86,7 @@ class Work:
     pipeline: Pipeline
     inputs: NDArray[Any]
     store: Checkpoints
-    sources: tuple[int, float] | None = None  # their number, and the largest one's share of the samples
+    sources: tuple[int, float] | None = None  # their number, and the share of the samples of the largest
 
     def steps(self) -> int:
         """Return the number of training steps that remain."""
@@ -104,14 +104,14 @@ class Work:
         return guess(trainer, missing[0], [len(job.rows) for job in missing], self.inputs)
 
     def plan(self) -> Plan | None:
-        """Return what an executor elsewhere would do."""
+        """Return the plan of an executor that trains on other machines, or None."""
         missing = [job.key for job in self.pipeline.missing]
         return self.pipeline.executor.plan(self.pipeline.work(), missing) if missing else None
 
     def ballots(self, seeds: Iterable[int], *, verified: bool = False) -> NDArray[Any]:
         """Return the members' ballots, (n_inputs, n_members, n_classes), from their networks of these seeds.
 
-        With `verified`, networks are used whatever their identity: for runs whose files have just been checked.
+        With `verified`, identities of networks are ignored, for runs whose files have just been checked.
         """
         digest, wanted = array_digest(self.inputs), set(seeds)
         jobs: dict[int, list[Job]] = {m: [] for m in range(len(self.rows))}
@@ -150,7 +150,7 @@ def plan(
     weights: bool,
     executor: Executor | None = None,
 ) -> Work:
-    """Plan the work of a run: what it needs, what exists in `folder`, and what is missing."""
+    """Return the work of a run: the networks it needs, those that exist in `folder`, and those that are missing."""
     samples, labels, groups = edited(dataset, edits, settings.unit)
     trainer = trainer_settings(settings, samples.data, len(dataset.classes), device=device, in_flight=in_flight)
     digests = partition.digests(samples)
@@ -167,7 +167,7 @@ def plan(
 def trainer_settings(
     settings: Settings, x: NDArray[Any], n_classes: int, *, device: Any, in_flight: int | None = None
 ) -> TrainerSettings:
-    """Return the settings of the trainer of a run's members, for samples such as x."""
+    """Return the settings of the trainer of a run's members, for samples with the shape of x."""
     shape = x.shape[1:]
     if settings.encoder is not None:
         encoder = encoders.recorded(settings.encoder, device)

@@ -1,1 +1,1 @@
-"""Fitted estimators and certificates as files."""
+"""Saving and loading of fitted estimators and certificates."""

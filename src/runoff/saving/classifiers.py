@@ -1,6 +1,6 @@
-"""Directories of a fitted RunoffClassifier: members by skops, arrays as .npy, a manifest with every file's SHA-256.
+"""Directories of a fitted RunoffClassifier: skops files, .npy arrays and a manifest with the SHA-256 of each file.
 
-Nothing is unpickled. Every file is checked before it is parsed, and a member's file is parsed on first use.
+Nothing is unpickled. Every file is checked before it is parsed, and the file of a member is parsed on first use.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def _skops() -> Any:
 
 
 def require_skops() -> None:
-    """Raise MissingExtraError unless classifiers can be saved here."""
+    """Raise `MissingExtraError` unless skops is installed, which is needed to save classifiers."""
     _skops()
 
 
 def save(classifier: RunoffClassifier, path: Path) -> None:
-    """Write a fitted classifier to a new directory: completely, or not at all."""
+    """Write a fitted classifier to a new directory, completely or not at all."""
     sio = _skops()
     with saved_directory(classifier, path, KIND) as (folder, manifest):
         for member in classifier.members_:
@@ -83,7 +83,7 @@ def _as_kinds(lists: Any) -> Kinds:
 
 
 def versions(packages: Iterable[str] = ()) -> dict[str, str]:
-    """Return the versions that members depend on, also of further packages: with others, last bits may differ."""
+    """Return the versions that members depend on, including these packages: with others, the last bits may differ."""
     import scipy
     import sklearn
 
@@ -98,7 +98,7 @@ def versions(packages: Iterable[str] = ()) -> dict[str, str]:
 
 
 def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> RunoffClassifier:
-    """Check every file, then assemble the classifier; members are read when they are first used."""
+    """Check every file and assemble the classifier, whose members are read on first use."""
 
     def assemble(path: Path, manifest: dict[str, Any]) -> RunoffClassifier:
         files = manifest["files"]
@@ -114,7 +114,7 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
         estimator = state["estimator"] if isinstance(state, dict) and "estimator" in state else state
         if estimator is not None and not _has_methods(estimator, "get_params", "set_params", "fit"):
             raise StorageError(
-                f"{path / 'estimator.skops'} holds no estimator, but {_shown(estimator)}: it was altered"
+                f"{path / 'estimator.skops'} contains no estimator, but {_describe(estimator)}: it was altered"
             )
         classifier.estimator = estimator
         if "shared.skops" in files:
@@ -123,7 +123,7 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
         classifier.members_ = [
             LazyMember(path, name, files[name], m, trusted, classifier.classes_) for m, name in enumerate(names)
         ]
-        largest = max(names, key=lambda name: (path / name).stat().st_size)  # so that unknown types are found now
+        largest = max(names, key=lambda name: (path / name).stat().st_size)  # so that unknown types are reported now
         _check_types(path, largest, checked_bytes(path, largest, files[largest]), trusted)
         return classifier
 
@@ -134,7 +134,7 @@ def _restore_shared(classifier: RunoffClassifier, path: Path, digest: str, trust
     """Restore the shared transformer."""
     state = _parsed(path, "shared.skops", digest, trusted)
     if classifier.threat != "labels" or not _has_methods(state["fitted"], "transform"):
-        raise StorageError(f"{path / 'shared.skops'} holds no transformer for threat='labels': it was altered")
+        raise StorageError(f"{path / 'shared.skops'} contains no transformer for threat='labels': it was altered")
     classifier.shared, classifier.shared_ = state["shared"], Shared(state["fitted"], _as_kinds(state["kinds"]))
 
 
@@ -149,7 +149,7 @@ def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any
 
 
 def _check_types(path: Path, name: str, data: bytes, trusted: tuple[str, ...]) -> set[str]:
-    """Return the types in a skops file that skops does not trust by itself, if we or the caller trust all of them."""
+    """Return the types in a file that skops does not trust, if they are on our list or `trusted` by the caller."""
     try:
         types = set(_skops().get_untrusted_types(data=data))
     except Exception as error:
@@ -158,7 +158,7 @@ def _check_types(path: Path, name: str, data: bytes, trusted: tuple[str, ...]) -
         raise StorageError(f"{path / name} {trusted_types.refusal(unknown)}")
     for package in trusted_types.packages(types):
         if trusted_types.version_of(package) is None:
-            raise MissingExtraError(f"{path} has members of {package}. Install it with: pip install {package}")
+            raise MissingExtraError(f"{path} needs {package}. Install it with: pip install {package}")
     return types
 
 
@@ -171,7 +171,7 @@ def _has_methods(value: Any, *names: str) -> bool:
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
     return f"an object of type {type(value).__name__:.100}"
 
 
@@ -187,7 +187,7 @@ class LazyMember:
         self._member: Member | None = None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # joblib's workers unpickle it before it has attributes
+        if name.startswith("_"):  # workers of joblib unpickle the object before it has attributes
             raise AttributeError(name)
         return getattr(self.member, name)
 
@@ -208,7 +208,7 @@ class LazyMember:
                     f"{file} cannot be read as a member: {type(error).__name__}: {error!s:.200}"
                 ) from None
             if odd := [value for value in member.fitted if not _has_methods(value, "predict")]:
-                raise StorageError(f"{file} holds no fitted estimator, but {_shown(odd[0])}: it was altered")
+                raise StorageError(f"{file} contains no fitted estimator, but {_describe(odd[0])}: it was altered")
             if not fits:
                 raise StorageError(f"{file} is not member {self.index} of this classifier")
             self._member = member

@@ -1,4 +1,4 @@
-"""The parts that the directories of all saved classifiers share: key, classes, partition and settings."""
+"""Parts shared by the directories of all saved classifiers: key, classes, partition and settings."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ NOUN, REMEDY = "saved classifier", "save it again"
 
 @contextmanager
 def saved_directory(classifier: Ensemble, path: Path, kind: Kind) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yield a new directory for a classifier's members, and its manifest, to be extended.
+    """Yield a new directory for a classifier's members, and its manifest, for the caller to extend.
 
-    When the block ends, the directory takes its name; if the block fails, nothing is left.
+    When the block ends, the directory is renamed to `path`; if the block fails, it is deleted.
     """
     state = classifier.fitted_state()
     partition = state.partition
@@ -87,7 +87,7 @@ def _plain_labels(labels: Any) -> Any:
 
 
 def load_directory(path: Path, kind: Kind, assemble: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Check every file of a directory, then assemble its classifier; any failure is a StorageError."""
+    """Check every file of a directory and assemble its classifier; any failure is raised as `StorageError`."""
     path = path.resolve()
     try:
         manifest = read_manifest(path, kind)
@@ -117,7 +117,7 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
     if classes.ndim != 1 or not len(classes) or not np.array_equal(np.unique(classes), classes):
         raise StorageError(f"{path} has classes that are not sorted and distinct: it was altered")
     if not isinstance(manifest["classes_fixed"], bool):
-        raise StorageError(f"{path} does not say whether its classes were fixed beforehand: its manifest was altered")
+        raise StorageError(f"{path} does not record whether its classes are fixed: its manifest was altered")
     state = FittedState(
         partition=_partition(path, manifest),
         classes=classes,

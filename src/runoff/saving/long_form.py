@@ -1,4 +1,4 @@
-"""Scores and labels as tables in long form, CSV or Parquet: one row per score, with named inputs, members, classes."""
+"""Tables of scores in long form, CSV or Parquet: one row per score, with names of inputs, members and classes."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def _columns(path: Path, needed: Sequence[str], optional: Sequence[str]) -> dict
 
 
 def _names(path: Path, column: str, values: list[Any], whole: bool | None = None) -> list[Any]:
-    """Return names as whole numbers if all of them are, else as texts."""
+    """Return names as integers if all are whole numbers, else as strings."""
     if any(value is None or value == "" for value in values):
-        raise InputError(f"{path} must name {column} in every row, got an empty cell")
+        raise InputError(f"{path} must have a value for {column} in every row, got an empty cell")
     texts = [str(value) for value in values]
     numeric = all(text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() for text in set(texts))
     numeric = numeric and max(map(len, texts)) < 18
@@ -140,5 +140,5 @@ def _check_complete(path: Path, which: NDArray[np.int64], shape: tuple[int, ...]
         gaps = np.flatnonzero(found != np.arange(len(found)))
         place = int(gaps[0]) if gaps.size else len(found)
         raise InputError(
-            f"{path} must have a score of every member for every class of every input: none of {described(place)}"
+            f"{path} must have a score of every member for every class of every input: {described(place)} is missing"
         )

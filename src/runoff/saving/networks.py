@@ -1,4 +1,4 @@
-"""Directories of a fitted TorchClassifier: networks in safetensors, and a manifest with every file's SHA-256."""
+"""Directories of a fitted TorchClassifier: safetensors files and a manifest with the SHA-256 of each file."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ KIND = Kind("runoff torch classifier", 2, NOUN, REMEDY)
 
 
 def save(classifier: TorchClassifier, path: Path) -> None:
-    """Write a fitted classifier to a new directory: completely, or not at all."""
+    """Write a fitted classifier to a new directory, completely or not at all."""
     trainer = classifier.trainer()
-    trained_with = classifier.__dict__.get("_trained_with") or versions(trainer)  # which may have been elsewhere
+    trained_with = classifier.__dict__.get("_trained_with") or versions(trainer)  # possibly those of other machines
     with saved_directory(classifier, path, KIND) as (folder, manifest):
         write_array(folder / "shares.npy", np.stack([member.shares for member in classifier.members_]))
         for member in classifier.members_:
@@ -49,12 +49,12 @@ def save(classifier: TorchClassifier, path: Path) -> None:
 
 
 def versions(trainer: Trainer) -> dict[str, str]:
-    """Return the versions that networks depend on: with other versions, last bits may differ."""
+    """Return the versions that networks depend on: with others, the last bits may differ."""
     return dict(Identities(trainer).trained_with)
 
 
 def load(kind: type[TorchClassifier], path: Path, network: Factory | None, device: Any) -> TorchClassifier:
-    """Check every file, then assemble the classifier."""
+    """Check every file and assemble the classifier."""
 
     def assemble(path: Path, manifest: dict[str, Any]) -> TorchClassifier:
         return _assemble(kind, path, manifest, network, device)
@@ -66,7 +66,7 @@ def _assemble(
     kind: type[TorchClassifier], path: Path, manifest: dict[str, Any], network: Factory | None, device: Any
 ) -> TorchClassifier:
     if network is None and manifest["network"] not in networks.NETWORKS:
-        raise StorageError(f"{path} holds custom networks: pass their function as load(path, network=...)")
+        raise StorageError(f"{path} contains custom networks: pass their function as load(path, network=...)")
     recipe = Recipe.from_dict(manifest["recipe"])
     settings = {"network": network or manifest["network"], "recipe": recipe, "device": device}
     first = {name: str(manifest["weights"][name]) for name in ("given", "sha256")} if "weights" in manifest else None
@@ -86,7 +86,7 @@ def _assemble(
         )
     files = [name for name in manifest["files"] if name.startswith("members/")]
     if sum(map(int, counts)) != len(files) or not np.isfinite(shares).all():
-        raise StorageError(f"{path} has {len(files)} networks, but its manifest counts another number: it was altered")
+        raise StorageError(f"{path} has {len(files)} networks, but its manifest lists another number: it was altered")
     like = tensors_of(build(trainer.network, trainer.shape, trainer.n_classes, np.random.SeedSequence(0)))
     classifier.members_ = [
         NetworkMember(m, shares[m], tuple(_state(path, _name(m, s), manifest, like) for s in range(int(counts[m]))))

@@ -1,4 +1,4 @@
-"""Writing certificates to a proof.json, which `python -m runoff.check` checks without the rest of runoff.
+"""Writing certificates to a proof.json file, which `python -m runoff.check` verifies without the rest of runoff.
 
 docs/verify.md describes the format.
 """

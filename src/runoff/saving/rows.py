@@ -25,7 +25,7 @@ def write(
     inputs: NDArray[Any] | None = None,
     radius_to: NDArray[np.int64] | None = None,
 ) -> None:
-    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all. `inputs` are their names."""
+    """Write Parquet if the name ends in .parquet, else CSV, completely or not at all; `inputs` are names of inputs."""
     columns: dict[str, NDArray[Any]] = {
         "input": np.arange(len(certificates)) if inputs is None else inputs,
         "prediction": certificates.prediction,

@@ -1,4 +1,4 @@
-"""Tables from CSV and Parquet files, in which no cell can change how another one is read."""
+"""Tables from CSV and Parquet files, in which no cell affects how another one is parsed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MISSING = ("", "na", "nan", "null", "none")
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a file's name says that it is a table."""
+    """Return whether a file name has the suffix of a table."""
     return path.suffix.lower() in SUFFIXES
 
 
 def columns(path: Path) -> dict[str, list[Any]]:
-    """Return the columns of a table by name, as texts from CSV."""
+    """Return the columns of a table by name; cells of CSV files are strings."""
     table = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
     if not any(table.values()):
         raise InputError(f"{path} must have at least one row below its header, got none")
@@ -33,10 +33,10 @@ def columns(path: Path) -> dict[str, list[Any]]:
 def samples(
     path: Path, label_column: str | None, group_column: str | None = None
 ) -> tuple[pd.DataFrame, list[str] | None, list[Any] | None]:
-    """Return a table's other columns as samples, the label column as texts, and the column of sources as it is.
+    """Return the feature columns of a table as samples, the label column as strings, and the column of sources.
 
-    Each cell is a number, a text or missing by itself: a library that infers types of columns would let one inserted
-    cell turn a column of numbers into texts, for all samples.
+    Each cell is parsed by itself, as a number, a string or missing: if types of columns were inferred, one inserted
+    cell could turn a column of numbers into strings, for all samples.
     """
     try:
         import pandas as pd

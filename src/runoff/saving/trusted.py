@@ -1,8 +1,8 @@
-"""Types that saved classifiers may contain without being named by whoever loads them, by package.
+"""Types that are trusted in saved classifiers, by package.
 
-skops trusts most of scikit-learn by itself. These are the others: estimators of common packages, and the fitted state
-of compiled code. Their files hold numbers and settings, no code; but compiled code reads some of them as they are, so a
-forged file may crash the process. Everything else must be named in `load(path, trusted=(...))`.
+skops trusts most of scikit-learn. The list adds estimators of common packages, and the fitted state of compiled code.
+Their files contain numbers and settings, no code; but compiled code reads some of them unchecked, so a forged file may
+crash the process. Every other type must be listed in `load(path, trusted=(...))`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ MODULES = {"xgboost": "xgboost", "lightgbm": "lightgbm", "catboost": "catboost",
 
 
 def packages(types: set[str]) -> list[str]:
-    """Return the packages of these types whose versions members depend on, apart from scikit-learn."""
+    """Return the packages of these types, without scikit-learn, whose versions members depend on."""
     return sorted({MODULES[name.partition(".")[0]] for name in types if name.partition(".")[0] in MODULES})
 
 
@@ -77,7 +77,7 @@ def version_of(package: str) -> str | None:
 
 
 def refusal(unknown: list[str]) -> str:
-    """Return what to do about types that are not trusted, for the end of a sentence."""
+    """Return the end of a sentence that says how to load types that are not trusted."""
     shown = ", ".join(unknown)
     return (
         f"holds types that are not on the list of trusted types, {shown}: if they are yours, or you trust the "
