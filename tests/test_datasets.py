@@ -108,7 +108,7 @@ def test_nobody_without_a_home_is_left_in_the_dark(monkeypatch):
     for command in ("list", "check"):
         result = run(command)
         assert result.exit_code == 2
-        assert "no home directory to store data in: give data_dir or set RUNOFF_DATA" in result.stderr
+        assert "no home directory to store data in: pass data_dir or set RUNOFF_DATA" in result.stderr
 
 
 def test_the_package_stays_light():

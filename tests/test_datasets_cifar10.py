@@ -98,9 +98,9 @@ def hostile_tar(how, files):
     [
         ("absent", "it has no cifar-10-batches-bin/data_batch_1.bin"),
         ("huge", "data_batch_1.bin has more than"),
-        ("padding", "it holds more than the official archive"),
+        ("padding", "it contains more than the official archive"),
         ("climbing", "it has no cifar-10-batches-bin/data_batch_1.bin"),
-        ("extended header", "it holds more than the official archive"),
+        ("extended header", "it contains more than the official archive"),
         ("cut", r"it is truncated or damaged \(unexpected end of data\)"),
         ("negative", r"has a negative size|it is truncated or damaged"),
         ("links", "it has no cifar-10-batches-bin/data_batch_1.bin"),

@@ -159,7 +159,7 @@ def test_a_wrong_server_is_asked_from_zero_once(server, tmp_path):
     (tmp_path / "mnist" / f"{FIRST}.part").write_bytes(server.files[FIRST][:1000])
     server.files[FIRST] = bytes(300000)
     server.habits = ["", "break"]
-    with pytest.raises(datasets.IntegrityError, match=r"is not the official file: .* download it from elsewhere"):
+    with pytest.raises(datasets.IntegrityError, match=r"is not the official file: .* download it from a mirror"):
         datasets.fetch("mnist", tmp_path, url_base=server.address)
     assert server.asked == ["bytes=1000-", None, "bytes=150000-"]
     assert fetched(tmp_path) == {}
@@ -185,7 +185,7 @@ def test_a_wrong_file_that_is_there_is_left_alone(server, tmp_path):
 
 def test_an_endless_file_is_cut_off(server, tmp_path, monkeypatch):
     monkeypatch.setattr(_fetch, "LARGEST", 1000)
-    with pytest.raises(datasets.IntegrityError, match="sent more than 1000 bytes"):
+    with pytest.raises(datasets.IntegrityError, match="sent over 1,000 bytes"):
         datasets.fetch("mnist", tmp_path, url_base=server.address)
     assert fetched(tmp_path) == {}
 
@@ -194,7 +194,7 @@ def test_a_file_that_the_server_does_not_have(server, tmp_path):
     del server.files[FIRST]
     result = run("fetch", "mnist", "--data-dir", tmp_path, "--url-base", server.address)
     assert result.exit_code == 1
-    assert f"{FIRST} cannot be downloaded (the server answers 404 Not Found); run" in result.stderr
+    assert f"{FIRST} cannot be downloaded (the server responded with 404 Not Found); run" in result.stderr
     assert len(server.asked) == 1
     server.files[FIRST], server.habits = b"", ["500"] * 4
     assert run("fetch", "mnist", "--data-dir", tmp_path, "--url-base", server.address).exit_code == 1
@@ -222,10 +222,10 @@ def test_redirections_keep_to_the_rule(server, tmp_path):
         if right:
             _fetch._check_scheme(address, plain_http=False)
         else:
-            with pytest.raises(datasets.DownloadError, match="only https is"):
+            with pytest.raises(datasets.DownloadError, match="only https URLs are"):
                 _fetch._check_scheme(address, plain_http=False)
     redirects = _fetch._Redirects(plain_http=False)  # as after https
-    with pytest.raises(datasets.DownloadError, match="only https is"):
+    with pytest.raises(datasets.DownloadError, match="only https URLs are"):
         redirects.redirect_request(None, io.BytesIO(), 302, "", {}, "http://example.org/x")
 
 

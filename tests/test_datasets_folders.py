@@ -42,7 +42,7 @@ def test_a_folder_of_images_of_many_sizes(tmp_path):
     picture(tmp_path / "train/a/0.png", big)
     picture(tmp_path / "train/b/0.png", small)
     picture(tmp_path / "test/a/0.png", small)
-    with pytest.raises(datasets.DatasetError, match=r"one size, got 4 x 5 in .*b.0.png and 9 x 7 in .* give size="):
+    with pytest.raises(datasets.DatasetError, match=r"one size, got 4 x 5 in .*b.0.png and 9 x 7 in .* pass size="):
         datasets.load(tmp_path)
     dataset = datasets.load(tmp_path, size=(4, 5))
     expected = np.asarray(Image.fromarray(big).resize((5, 4), Image.Resampling.BILINEAR))

@@ -193,7 +193,7 @@ IMAGE = "GTSRB/Final_Training/Images/00001/00000_00001.ppm"
         (CLASS_1, b"x" * (2**22 + 1), "has more than 4194304 bytes"),
         (IMAGE, b"P6\n30 30\n255\n", "00000_00001.ppm cannot be read as an image"),
         (IMAGE, b"P5\n1 1\n255\nx", "must be an RGB image"),
-        (IMAGE, b"P6\n9000 9000\n255\n", "00000_00001.ppm must have at most 67108864 pixels, got 9000 x 9000"),
+        (IMAGE, b"P6\n9000 9000\n255\n", "00000_00001.ppm must have at most 67,108,864 pixels, got 9000 x 9000"),
         (IMAGE, b"P6\n30000 30000\n255\n", "00000_00001.ppm cannot be read as an image"),
         (IMAGE, b"\x89PNG\r\n\x1a\n", "cannot be read as an image"),
         (IMAGE, ppm(np.zeros((20, 20, 3), np.uint8)), "its pixels have SHA-256"),

@@ -128,7 +128,7 @@ OFFICIAL = gzip.decompress(package(MAILS))
 DAMAGED = {
     "letter": (package(changed(spam_1_00001=b"From: nobody\n\nclack here\n")), "its texts have SHA-256"),
     "one less": (package(without("spam-2/00001")), r"must have 4 \+ 2 mails, got 4 \+ 1"),
-    "one more": (package(MAILS | {"spam-2/00002": b"x"}), "it holds more than the official archive"),
+    "one more": (package(MAILS | {"spam-2/00002": b"x"}), "it contains more than the official archive"),
     "relabelled": (package(without("spam-1/00001") | {"easy-ham-1/00003": MAILS["spam-1/00001"]}), "its texts"),
     "twice": (package(MAILS, [(path_of("spam-2/00001", MAILS["spam-2/00001"]) + ".txt", b"")]), "twice"),
     "large": (package(changed(spam_1_00001=bytes(2**20 + 1))), "has more than 1048576 bytes"),

@@ -1,4 +1,4 @@
-"""Datasets for training: the named ones, checked bit for bit, and the user's own files."""
+"""Datasets for training: named datasets, checked bit for bit, and the user's own files."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def load(
     Paths: a .npz file with x_train, y_train, x_test, y_test, or a folder of images train/<class>/* and
     test/<class>/*, resized bilinearly to `size` = (height, width) if that is given.
 
-    `classes` is the number of classes or their names, fixed before the samples were seen; an array `classes` in the
-    file or a classes.txt in the folder does the same. Without any of them the classes are taken from the samples, and
-    `classes_fixed` is False.
+    `classes` is the number of classes or their names, fixed before the samples are read; an array `classes` in the
+    file or a classes.txt in the folder has the same effect. Without any of them, classes are taken from the samples,
+    and `classes_fixed` is False.
     """
     given = os.fspath(name_or_path)
     if isinstance(name_or_path, str) and name_or_path in CATALOGUE:
@@ -96,7 +96,7 @@ def load_images(
     *,
     classes: int | Sequence[str] | None = None,
 ) -> Dataset:
-    """Load a dataset as `load` does; raise `DatasetError` if it holds texts, which networks cannot be trained on."""
+    """Load a dataset as `load` does; raise `DatasetError` for texts, which networks cannot be trained on."""
     if name_or_path in CATALOGUE and not CATALOGUE[str(name_or_path)].shape:
         raise DatasetError(
             f"{name_or_path} holds texts, but networks are trained on images: use runoff.RunoffClassifier for texts"
@@ -105,7 +105,7 @@ def load_images(
 
 
 def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:
-    """Return where `load` would read a named dataset, judged by file names; None if it is missing."""
+    """Return the location of a named dataset for `load`, judged by file names, or None if it is missing."""
     entry = get(name)
     if entry.name == "digits":
         return "scikit-learn"

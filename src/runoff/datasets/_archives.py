@@ -1,4 +1,4 @@
-"""Bounded reading of files inside archives, by exact name; nothing is ever extracted to disk."""
+"""Bounded reading of files inside archives, by exact name, without extracting anything to disk."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ BROKEN = (
     zipfile.BadZipFile,
 )
 
-HEADERS = 2**20  # bytes that the headers between two files of a tar archive may take
-SLACK = 2**16  # bytes by which compression may make a file larger
-LARGER = "it holds more than the official archive"
+HEADERS = 2**20  # maximum bytes of the headers between two files of a tar archive
+SLACK = 2**16  # maximum bytes that compression may add to a file
+LARGER = "it contains more than the official archive"
 
 
 def is_refusal(error: OSError) -> bool:
@@ -45,7 +45,7 @@ def is_refusal(error: OSError) -> bool:
 def read_bounded(path: Path, most: int) -> bytes:
     """Return the content of a file of at most `most` bytes, decompressed if the name ends in .gz."""
     with open_regular(path) as plain:
-        if os.fstat(plain.fileno()).st_size > most + SLACK:  # gzip would read zeros after the end one by one
+        if os.fstat(plain.fileno()).st_size > most + SLACK:  # gzip would read trailing zeros one by one
             raise InputError(f"{path.name} has more than {most} bytes")
         with cast(IO[bytes], gzip.open(plain) if path.suffix == ".gz" else plain) as file:
             return _read_at_most(file, most, path.name)
@@ -61,10 +61,10 @@ def _read_at_most(file: IO[bytes], most: int, name: str) -> bytes:
 def tar_members(path: Path, most: Mapping[str, int]) -> dict[str, bytes]:
     """Return the named regular files of a .tar.gz, each with at most its number of bytes in `most`.
 
-    The archive is read as a stream, so no offset in it leads back; links, devices and sparse files are skipped.
+    The archive is read as a stream, so no offset can point backwards; links, devices and sparse files are skipped.
     """
     contents: dict[str, bytes] = {}
-    budget = 2 * sum(most.values()) + 2**24  # for skipped files, too
+    budget = 2 * sum(most.values()) + 2**24  # including skipped files
     for name, data in tar_stream(path, budget, lambda name: None if name in contents else most.get(name)):
         contents[name] = data
         if len(contents) == len(most):
@@ -77,8 +77,7 @@ def tar_members(path: Path, most: Mapping[str, int]) -> dict[str, bytes]:
 def tar_stream(path: Path, budget: int, most: Callable[[str], int | None]) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the regular files in a .tar.gz for which `most` returns a number of bytes.
 
-    A file that is larger than its number, or files that take more than `budget` bytes in all, skipped ones included,
-    are refused.
+    It is an error if a file is larger than its number, or if all files, including skipped ones, exceed `budget` bytes.
     """
     try:
         with _LimitedGzip(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
@@ -98,7 +97,7 @@ def tar_stream(path: Path, budget: int, most: Callable[[str], int | None]) -> It
 
 
 class _LimitedGzip(gzip.GzipFile):
-    """A stream with a limit: tarfile holds extended headers in memory, whatever size they claim."""
+    """A stream with a limit, because tarfile keeps extended headers of any size in memory."""
 
     left = HEADERS  # bytes
 

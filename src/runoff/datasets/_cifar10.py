@@ -25,7 +25,7 @@ Rows = NDArray[np.uint8]  # (n, 1 + pixels): the label, then the red, green and 
 
 
 def find(root: Path, entry: Entry) -> Candidate | None:
-    """Find the binary version in the first place that has it, else the Python version."""
+    """Return the binary version in the first place that contains it, else the Python version."""
     for kind, suffix, rows in (("bin", ".bin", _binary_rows), ("py", "", _python_rows)):
         inside = f"cifar-10-batches-{kind}"
         for place in PLACES:
@@ -58,7 +58,7 @@ def _read(batches: Callable[[int], list[bytes]], rows: Callable[[bytes, int, int
     height, width, channels = entry.shape
     pixels = height * width * channels
     sizes = [entry.n_train // N_TRAIN_BATCHES] * N_TRAIN_BATCHES + [entry.n_test]
-    data = batches(max(sizes) * (2 * pixels + NAMES_AND_LABELS) + 4096)  # pickles may hold bytes as longer text
+    data = batches(max(sizes) * (2 * pixels + NAMES_AND_LABELS) + 4096)  # pickles may store bytes as longer text
     parsed = [rows(batch, n, pixels) for batch, n in zip(data, sizes, strict=True)]
     del data
     parts: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The classes of the user's own data, fixed before any sample is read.
+"""Classes of the user's own data, fixed before any sample is read.
 
 A network has one output per class. If the classes were taken from the samples, one inserted sample of a new class
 would change every member, and no radius would hold.
@@ -18,15 +18,15 @@ from runoff.datasets._dataset import MOST_CLASSES
 from runoff.errors import DatasetError
 
 LIST = "classes.txt"
-MOST_BYTES = 2**22  # of the list: 64 for each of the largest number of classes
+MOST_BYTES = 2**22  # maximum size of the list: 64 per class
 
 Classes = int | Sequence[str]
 
 
 def fixed_classes(given: Classes | None, stored: tuple[str, ...] | None, where: str) -> tuple[str, ...] | None:
-    """Return the names that were given or are stored with the data; None if there are neither.
+    """Return the names from the caller or stored with the data, or None if there are neither.
 
-    A number agrees with any stored names of that number.
+    A number of classes matches any list of that many stored names.
     """
     if given is None:
         return stored
@@ -58,7 +58,7 @@ def _names(given: Any) -> tuple[str, ...]:
 
 
 def check_names(names: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """Return the names if their number is valid, all are different and none is empty."""
+    """Return the names if their number is valid, they are distinct and none is empty."""
     if not 1 <= len(names) <= MOST_CLASSES:
         raise DatasetError(f"{where} must have from 1 to {MOST_CLASSES} names, got {len(names)}")
     seen: set[str] = set()

@@ -23,7 +23,7 @@ class Dataset:
     """8-bit images (n, h, w) or (n, h, w, c), with labels that index `classes`.
 
     If images were resized, `original_digests` (n_train, 16) holds the BLAKE2b-128 of each training image's original
-    shape and pixels, and `original_sums` (n_train,) the sum of those pixels: hashes read them instead of the images.
+    shape and pixels, and `original_sums` (n_train,) the sum of those pixels: these are hashed instead of the images.
     Otherwise both are None.
 
     `classes_fixed` is False if the classes were taken from the samples: one more sample could then add a class and
@@ -103,7 +103,7 @@ class Dataset:
         return self.x_train.shape[1:]
 
     def checksums(self) -> dict[str, str]:
-        """Return the SHA-256 of each kind of content, as the catalogue has them."""
+        """Return the SHA-256 of each kind of content, as listed in the catalogue."""
         found = {
             "pixels": sha256(self.x_train, self.x_test),
             "labels": sha256(self.y_train.astype(np.uint8), self.y_test.astype(np.uint8)),
@@ -114,7 +114,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the shapes, types and bytes of all arrays, wherever they were read from."""
+        """SHA-256, in hexadecimal, of the shapes, types and bytes of all arrays, independent of the files' format."""
         digest = hashlib.sha256(b"runoff dataset 1\n")
         for field in ("x_train", "y_train", "x_test", "y_test", "original_digests", "original_sums"):
             array = getattr(self, field)

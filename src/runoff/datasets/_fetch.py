@@ -1,4 +1,4 @@
-"""Downloads of the official archives: resumed after an interruption, checked, and put in place atomically."""
+"""Downloads of the official archives: resumable, checked, and renamed into place atomically."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fetch(
             left = list(zip(archives, urls, strict=True))[len(done) :]
             missing = ", ".join(f"{a} from {u}" for a, u in left if a is archive or not _exists(folder / a.file))
             raise DownloadError(
-                f"{error}; run the command again, or put {missing} into {folder} and run: "
+                f"{error}; run the command again, or download {missing} into {folder} and run: "
                 f"{command('check', name, data_dir)}"
             ) from None
         done.append(job.target)
@@ -90,7 +90,7 @@ def _check_scheme(url: str, plain_http: bool) -> None:
     parts = urlsplit(url)
     if parts.scheme == "https" or (parts.scheme == "http" and (plain_http or _is_loopback(parts.hostname))):
         return
-    raise DownloadError(f"{url} is not allowed: only https is")
+    raise DownloadError(f"{url} is not allowed: only https URLs are")
 
 
 def _is_loopback(host: str | None) -> bool:
@@ -188,10 +188,10 @@ class _Download:
                 self.check_complete()
             elif error.code < 500 and error.code not in (408, 429):
                 raise DownloadError(
-                    f"{self.archive.file} cannot be downloaded (the server answers {error.code} {error.reason})"
+                    f"{self.archive.file} cannot be downloaded (the server responded with {error.code} {error.reason})"
                 ) from None
             else:
-                raise _RetryError(f"the server answers {error.code} {error.reason}") from None
+                raise _RetryError(f"the server responded with {error.code} {error.reason}") from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             message = str(reason) or type(reason).__name__
@@ -200,7 +200,7 @@ class _Download:
             raise _RetryError(message) from None
 
     def check_complete(self) -> None:
-        """Check a .part file beyond which the server has nothing: it is complete, or belongs to another file."""
+        """Check a .part file that is as long as the file on the server; delete it if its checksum is wrong."""
         if self.checksum(self.part) != self.archive.checksum:
             self.part.unlink()
             raise _RetryError("the .part file could not be used")
@@ -210,7 +210,7 @@ class _Download:
             start = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
             if start is None or int(start[1]) != size:
                 self.part.unlink(missing_ok=True)
-                raise _RetryError("the server sent another range than requested")
+                raise _RetryError("the server sent a different range than requested")
             self.resumed = True
         else:
             size = 0  # the server ignores ranges and starts over
@@ -223,7 +223,7 @@ class _Download:
                 if size > LARGEST:
                     file.close()
                     self.part.unlink()
-                    raise IntegrityError(f"{self.url} sent more than {LARGEST} bytes: that is not {self.archive.file}")
+                    raise IntegrityError(f"{self.url} sent over {LARGEST:,} bytes, so it is not {self.archive.file}")
                 self.write(file, data)
                 self.progress(self.archive.file, size, total)
         if total is not None and size < total:
@@ -243,12 +243,12 @@ class _Download:
             raise DownloadError(f"{self.part} cannot be written ({error.strerror})") from None
 
     def finish(self, got: str) -> None:
-        """Rename the .part file to its final name, if the checksum is right."""
+        """Rename the .part file to its final name if its checksum is correct."""
         if got != self.archive.checksum:
             self.part.unlink()
             raise IntegrityError(
                 f"{self.archive.file} from {self.url} is not the official file: its {self.archive.algorithm} is {got}, "
-                f"expected {self.archive.checksum}; it was removed; download it from elsewhere with --url-base"
+                f"expected {self.archive.checksum}; it was removed; download it from a mirror with --url-base"
             )
         try:
             with self.part.open("rb+") as file:
@@ -259,7 +259,7 @@ class _Download:
             raise DownloadError(f"{self.target} cannot be written ({error.strerror})") from None
 
     def checksum(self, path: Path) -> str:
-        digest = hashlib.new(self.archive.algorithm, usedforsecurity=False)  # load checks every pixel by SHA-256
+        digest = hashlib.new(self.archive.algorithm, usedforsecurity=False)  # `load` checks the content by SHA-256
         try:
             with path.open("rb") as file:
                 while data := file.read(CHUNK):

@@ -23,7 +23,7 @@ LARGEST_SIDE = 8192
 def read_npz(path: Path, classes: Classes | None) -> Dataset:
     """Read x_train, y_train, x_test, y_test, and the classes and the sources (groups) if the file has them.
 
-    Without classes in the file or given, the largest label decides how many there are.
+    If neither the caller nor the file gives classes, their number follows from the largest label.
     """
     arrays: dict[str, Any] = npz.read(path, ARRAYS, optional=("classes", "groups"))
     stored = _stored_classes(path, arrays.pop("classes", None))
@@ -48,7 +48,7 @@ def _is_integer(array: NDArray[Any]) -> bool:
 
 
 def read_images(path: Path, size: tuple[int, int] | None, classes: Classes | None) -> Dataset:
-    """Read train/<class>/* and test/<class>/*, with the classes given, in classes.txt, or else the folders of train."""
+    """Read train/<class>/* and test/<class>/*, with classes as given, from classes.txt, or from train/."""
     if size is not None:
         size = _checked_size(size)
     name = path.resolve().name
@@ -57,7 +57,7 @@ def read_images(path: Path, size: tuple[int, int] | None, classes: Classes | Non
     names = tuple(sorted(folders["train"])) if fixed is None else fixed
     for part, existing in folders.items():
         _check_known(path, part, existing - set(names), None if fixed is None else len(names))
-    # Only classes with a folder are read: the name of a class may also be that of a link, or lead elsewhere.
+    # Only classes with a folder are read: the name of a class may be that of a link, or a path outside of the folder.
     existing_classes = {part: [(y, c) for y, c in enumerate(names) if c in folders[part]] for part in _PARTS}
     files = {part: [(f, y) for y, c in existing_classes[part] for f in _images(path / part / c)] for part in _PARTS}
     for part in _PARTS:
@@ -79,7 +79,7 @@ def _check_known(path: Path, part: str, unknown: set[str], n_fixed: int | None) 
     if n_fixed is None:
         raise DatasetError(f"{path} has test/{first} but no train/{first}: add that folder, even if it is empty")
     raise DatasetError(
-        f"{path} has the folder {part}/{first}, which is not one of its {n_fixed} classes: remove it, or name it "
+        f"{path} has the folder {part}/{first}, which is not one of its {n_fixed} classes: remove it, or list it "
         f"in classes= or {_classes.LIST}"
     )
 
@@ -95,7 +95,7 @@ def _checked_size(size: Any) -> tuple[int, int]:
 
 
 def _class_folders(path: Path, part: str) -> set[str]:
-    """Return the names of the class folders. Links are not followed: they lead out of the folder."""
+    """Return the names of the class folders, without following links."""
     folder = path / part
     if not folder.is_dir() or folder.is_symlink():
         raise DatasetError(f"{path} must be a folder of images, train/<class>/* and test/<class>/*: it has no {part}")
@@ -114,7 +114,7 @@ def _is_visible(path: Path) -> bool:
 def _stacked(files: list[Path], reference: Path, size: tuple[int, int] | None) -> NDArray[np.uint8]:
     """Decode all images, which must have the mode and, without `size`, the size of the first training image.
 
-    No image is ever changed because of another: one that does not fit is refused.
+    No image changes how another one is read: an image that does not match is an error.
     """
     first = decoded(reference, str(reference), FORMATS)
     height, width = size or (first.height, first.width)
@@ -129,7 +129,7 @@ def _stacked(files: list[Path], reference: Path, size: tuple[int, int] | None) -
         if size is None and image.size != first.size:
             raise DatasetError(
                 f"images must have one size, got {image.height} x {image.width} in {file} and {height} x {width} in "
-                f"{reference}: give size=(height, width) to resize them"
+                f"{reference}: pass size=(height, width) to resize them"
             )
         x[i] = np.asarray(image) if image.size == (width, height) else resized(image, (height, width))
     return x

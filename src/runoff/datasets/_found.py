@@ -1,4 +1,4 @@
-"""Files that may be a dataset: their location, and how to read them."""
+"""Candidate files of a dataset: their location and their reader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LayoutError(Exception):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A dataset's files, complete by their names and not yet read."""
+    """The files of a dataset, complete by name but not yet read."""
 
     where: Path
     reader: Callable[[], Dataset | TextDataset]

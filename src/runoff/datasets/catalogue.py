@@ -34,7 +34,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Entry:
-    """The expected content of a named dataset. The shape of a text is ()."""
+    """The expected content of a named dataset; the shape of a text is ()."""
 
     name: str
     n_train: int
@@ -68,7 +68,7 @@ class Entry:
     def missing(
         self, root: Path, archives: tuple[Archive, ...], data_dir: str | os.PathLike[str] | None
     ) -> MissingError:
-        """Return the error for a missing dataset: which files to download, and where to put them."""
+        """Return the error for a missing dataset, with the files to download and their folder."""
         bases = " and ".join(dict.fromkeys(archive.url_base for archive in archives))
         return MissingError(
             f"{self.name} is missing in {root}: run {command('fetch', self.name, data_dir)}, or put "

@@ -1,6 +1,6 @@
 """Mails as text: headers, the sender's domain and the date, by fixed rules.
 
-Anyone can send a mail, so every function here accepts every string, and reads only the mail it is given.
+Anyone can send a mail, so every function accepts every string, and depends on no other mail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SECOND_LEVEL = frozenset(
 
 
 def headers(mail: str) -> dict[str, str]:
-    """Return the headers by lower-case name, unfolded to one line each; of a repeated header, the first."""
+    """Return the headers by lower-case name, unfolded to one line each, and without repetitions."""
     head = mail.replace("\r\n", "\n").partition("\n\n")[0]
     found: dict[str, str] = {}
     for name, value in _HEADER.findall(head):
@@ -31,15 +31,15 @@ def headers(mail: str) -> dict[str, str]:
 
 
 def sender_domain(mail: str) -> str:
-    """Return the domain of the From header that somebody registered, or "unknown".
+    """Return the registered domain of the From header, or "unknown".
 
-    The rule: of the first From header, the part in the last angle brackets if there are any; in it, what follows the
-    last @; in lower case, without dots at the ends; its last two labels, or three if the top level is a country and
-    the label before it is one of ac, co, com, edu, ... An address in numbers stays whole. Sub-domains fall together
-    because whoever registered the domain can make as many as they like.
+    The domain is the text after the last @ of the first From header, within its last angle brackets if there are any,
+    in lower case and without dots at the ends. It is reduced to the last two labels, or three if the top level is a
+    country and the label before it is one of ac, co, com, edu, ... Numeric addresses are not reduced. Sub-domains count
+    as one source because the owner of a domain can create any number of them.
 
-    Nothing stops a sender from writing another domain here. Where a source must be something that an attacker pays
-    for, use the domain that the receiving server authenticated (SPF, DKIM), not this header.
+    Senders can forge this header. If a source must be something that costs an attacker money, use the domain that the
+    receiving server authenticated (SPF, DKIM) instead.
     """
     value = headers(mail).get("from", "")
     bracketed = re.findall(r"<([^<>]*)>", value)
@@ -54,7 +54,7 @@ def sender_domain(mail: str) -> str:
 
 
 def sent_on(mail: str) -> np.datetime64:
-    """Return the day in the Date header, as its sender wrote it; NaT if it is no date from 1990 to 2037."""
+    """Return the day in the Date header, as the sender wrote it, or NaT if it is not a date from 1990 to 2037."""
     try:
         parsed = email.utils.parsedate_tz(headers(mail).get("date", ""))
         day = datetime.date(*parsed[:3]) if parsed else None

@@ -1,6 +1,6 @@
-"""Arrays in .npz files: read without pickle and without trusting the headers, written atomically.
+"""Arrays in .npz files, read without pickle and without trusting the headers, and written atomically.
 
-numpy.load allocates whatever a header claims, so headers are read and checked here.
+numpy.load allocates as much memory as a header claims, so headers are checked first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.errors import DatasetError, MissingError
 
 CHUNK = 2**24
-LARGE, RATIO = 2**28, 100  # bytes, and the largest compression ratio: that of photographs is below 10
+LARGE, RATIO = 2**28, 100  # bytes, and a compression ratio; that of photographs is below 10
 
 Kind = tuple[np.dtype[Any], tuple[int, ...]]
 
@@ -31,9 +31,9 @@ def read(
     kinds: Mapping[str, Kind] | None = None,
     name: str | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Return the named arrays of a file. With `kinds`, a wrong type or shape is refused before memory is allocated.
+    """Return the named arrays of a file; with `kinds`, wrong types and shapes are rejected before allocating memory.
 
-    `name` stands for the file in error messages if it has no path.
+    `name` replaces the path in error messages, for files without one.
     """
     arrays = {}
     path = name or source

@@ -1,4 +1,4 @@
-"""Locations of datasets: a folder that was given, RUNOFF_DATA, or the user's cache directory."""
+"""Locations of datasets: a folder from the caller, RUNOFF_DATA, or the user's cache directory."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from runoff.errors import DatasetError, MissingError
 
 
 def data_directory(data_dir: str | os.PathLike[str] | None) -> Path:
-    """Return the folder that holds the named datasets."""
+    """Return the folder of the named datasets."""
     chosen = data_dir if data_dir is not None else os.environ.get("RUNOFF_DATA")
     return expand_home(chosen) if chosen else user_cache()
 
@@ -41,7 +41,7 @@ def user_cache() -> Path:
     try:
         Path.home()
     except RuntimeError:
-        raise DatasetError("there is no home directory to store data in: give data_dir or set RUNOFF_DATA") from None
+        raise DatasetError("there is no home directory to store data in: pass data_dir or set RUNOFF_DATA") from None
     return platformdirs.user_cache_path("runoff", appauthor=False)
 
 

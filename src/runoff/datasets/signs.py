@@ -1,7 +1,7 @@
-"""Signs of spam in a mail: tests written by hand, as spam filters have used them since the 1990s.
+"""Signs of spam in a mail: hand-written rules, as spam filters have used since the 1990s.
 
-Nothing is learned here, so no training mail can change the signs of another one. Members learn how much each sign
-weighs. Patterns take time proportional to the length of the mail, whatever the mail is.
+The rules are fixed, so no training mail can change the signs of another one. Members learn the weight of each sign.
+The time to match all patterns is proportional to the length of the mail, for any mail.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from runoff.datasets.mails import headers
 
 LONGEST, LONGEST_HEADER = 200_000, 1_000  # characters that are read
 
-# Written by the sender's own program. The headers of lists, servers and collectors would give the collection away.
+# Headers that the mail program of the sender writes. Those of lists, servers and collectors reveal the collection.
 _HEADERS = ("content-type", "content-transfer-encoding", "in-reply-to", "references", "mime-version", "user-agent")
 
 
 def signs_of(mails: Sequence[str]) -> NDArray[np.uint8]:
-    """Return which signs each mail has: (n_mails, len(SIGNS)) zeros and ones.
+    """Return the signs of each mail, as zeros and ones of shape (n_mails, len(SIGNS)).
 
-    Signs are looked for in the subject, in the body (decoded; as written, and without HTML tags) and in a few headers
-    that the sender's program writes. Tags in brackets in the subject and footers below a line of underscores, which
-    list servers add, are left out.
+    Signs are searched for in the subject, in the decoded body, with and without HTML tags, and in a few headers that
+    the mail program of the sender writes. Tags in brackets in the subject and footers below a line of underscores,
+    which list servers add, are ignored.
     """
     table = np.zeros((len(mails), len(SIGNS)), np.uint8)
     for row, mail in zip(table, mails, strict=True):
@@ -38,16 +38,16 @@ def signs_of(mails: Sequence[str]) -> NDArray[np.uint8]:
 
 
 def text_of(mail: str) -> str:
-    """Return what a reader sees of a mail: the subject and the decoded body without tags, as `signs_of` reads them.
+    """Return the visible text of a mail: the subject and the decoded body without tags, as `signs_of` reads them.
 
-    For words as features. Headers of lists, servers and collectors are left out, since they give the collection away.
+    Use it for word features. Headers of lists, servers and collectors are omitted, since they reveal the collection.
     """
     parts = _parts(mail[:LONGEST])
     return f"{parts['subject']}\n{parts['text']}"
 
 
 def _parts(mail: str) -> dict[str, str]:
-    """Return the parts that signs are looked for in."""
+    """Return the parts of a mail that signs are searched for in."""
     mail = mail.replace("\r\n", "\n")
     head, body = headers(mail), _decoded(mail.partition("\n\n")[2])
     body = re.sub(r"\n_{20,}[\s\S]*", "", body)
@@ -74,7 +74,7 @@ def _decoded(body: str) -> str:
     return body
 
 
-# By part: a pattern that must occur, or a pattern and how often it must occur.
+# By part: a pattern that must occur, or a pattern and the number of times that it must occur.
 _BY_PART: dict[str, tuple[str | tuple[str, int], ...]] = {
     # in the subject: case matters
     "subject": (
@@ -106,7 +106,7 @@ _BY_PART: dict[str, tuple[str | tuple[str, int], ...]] = {
         r"mime-version: .",
         r"user-agent: .",
     ),
-    # in the body as it is shown, and as it is written
+    # in the body without HTML tags; "body" is the body with them
     "text": (
         r"(?m)^ ?>",
         r"(?i)\bwrote:|\bwrites:|\bsaid:",

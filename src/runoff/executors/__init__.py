@@ -1,6 +1,6 @@
-"""Executors: where members are trained. In this process, by joblib, or on a Ray cluster.
+"""Executors, which train members in this process, with joblib, or on a Ray cluster.
 
-They share one interface, `Executor`. Members have the same bits wherever they are trained.
+All implement one interface, `Executor`. Members are bit-identical wherever they are trained.
 """
 
 from runoff.executors.base import Executor, Place, Plan, Watch, Work

@@ -1,11 +1,11 @@
-"""The interface of executors, and of the work that they do.
+"""The interfaces of executors and of the work that they run.
 
-A `Work` is a function that trains members, together with all its data. An `Executor` calls it with some of the members
-at a time, here or elsewhere, and yields the results as they finish, in any order. Nothing else in the program knows
-which executor is in use.
+A `Work` is a function that trains members, together with all its data. An `Executor` calls it with groups of members,
+on this machine or on others, and yields the results as they finish, in any order. No other module depends on which
+executor is used.
 
-What an executor may rely on: a result depends on its member alone and on the kind of machine, so any member can be
-trained anywhere of that kind, in any company, twice, or again after a failure.
+Executors may rely on this: a result depends only on its member and on the kind of machine. So any member can be trained
+on any machine of that kind, together with any others, more than once, and again after a failure.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from runoff._io.progress import announce
 from runoff._io.text import count, duration, size
 from runoff.executors.storage import Storage
 
-Item = Any  # names one result: a member, or a member and a seed
-Kind = dict[str, Any]  # all that results depend on besides samples and settings: device, versions, code
+Item = Any  # identifies one result: a member, or a member and a seed
+Kind = dict[str, Any]  # facts that results depend on besides samples and settings: device, versions, code
 
 
 @dataclass(frozen=True)
 class Place:
-    """What one task may use: by default, all that the machine has."""
+    """The resources that one task may use: by default, those of the whole machine."""
 
     cpus: int | None = None
     gpu: bool | None = None
 
 
 class Work(ABC):
-    """A function that trains members, with all its data. It must be possible to send it to another process."""
+    """A function that trains members, with all its data; it can be sent to another process."""
 
-    kinds: tuple[Kind, ...] = ()  # expected by an executor that trains elsewhere; see `Executor.kinds`
+    kinds: tuple[Kind, ...] = ()  # expected by an executor that trains on other machines; see `Executor.kinds`
 
     @abstractmethod
     def train(self, items: Sequence[Item], place: Place) -> Iterator[tuple[Item, Any]]:
-        """Train these members and yield each result when it is finished."""
+        """Train these members, and yield each result as soon as it is finished."""
 
     @abstractmethod
     def kind(self, place: Place) -> Kind:
-        """Return what results depend on where this is called."""
+        """Return the facts that results depend on, for the machine where this is called."""
 
     @abstractmethod
     def member(self, item: Item) -> int:
@@ -63,7 +63,7 @@ class Work(ABC):
 
     @abstractmethod
     def measure(self, items: Sequence[Item], place: Place) -> float:
-        """Return roughly how many seconds it takes to train these items in one task, by a short measurement."""
+        """Return an estimate of the seconds to train these items in one task, from a short measurement."""
 
     def address(self, item: Item) -> str | None:  # noqa: ARG002
         """Return the name under which the result is stored, or None if results are not files.
@@ -79,14 +79,14 @@ class Work(ABC):
 
 @dataclass(frozen=True)
 class Plan:
-    """What an executor is about to do."""
+    """A plan of the tasks that an executor will run."""
 
     results: int
     tasks: tuple[tuple[Item, ...], ...]
     workers: int  # tasks that can run at a time
-    place: str  # where, in words
-    seconds: float  # in all, roughly
-    memory: int  # bytes per worker, with its data
+    place: str  # description of the machines
+    seconds: float  # total, estimated
+    memory: int  # bytes per worker, including its data
 
     def __str__(self) -> str:
         per_worker = f"{size(self.memory)} per worker"
@@ -96,7 +96,7 @@ class Plan:
 
 @dataclass
 class Watch:
-    """What an executor reports while it works: its plan, and how many results came from which machine."""
+    """Progress reports of an executor: its plan, and the number of results per machine."""
 
     show: bool | None = False  # as for `with_progress`
     nodes: Counter[str] = field(default_factory=Counter)
@@ -106,40 +106,40 @@ class Watch:
         announce(str(plan), self.show)
 
     def note(self) -> str:
-        """Return the number of results per machine, in words; empty if there is only this one."""
+        """Return the number of results per machine, as text; empty if no machine was recorded."""
         most = [f"{node} {n:,}" for node, n in self.nodes.most_common(4)]
         more = [f"{len(self.nodes) - 4} more"] if len(self.nodes) > 4 else []
         return ", ".join(most + more)
 
 
 class Executor(ABC):
-    """A place to train members."""
+    """A strategy for where and in which processes members are trained."""
 
     name: str
     here: bool = True  # whether members are trained on this machine, with its devices
 
     def kinds(self, describe: Callable[[Place], Kind]) -> tuple[Kind, ...]:
-        """Return the kinds of machine that train members, each described by `describe` where it is.
+        """Return the kinds of machine that train members, as `describe` returns them on each.
 
-        Member m is trained on `kinds[m % len(kinds)]`. That is a function of its index alone, which no sample can
-        change. More than one kind must be asked for.
+        Member m is trained on `kinds[m % len(kinds)]`, a function of its index only, which no sample can change. More
+        than one kind is used only if the user requests it.
         """
         return (describe(Place()),)
 
     def storage_for(self, default: str | None) -> Storage | None:
-        """Return where results are stored until they are collected, if results may come from other processes."""
+        """Return the storage of results until they are collected, or None if results do not pass through files."""
         return None if default is None else Storage(default)
 
     def plan(self, work: Work, items: Sequence[Item]) -> Plan | None:  # noqa: ARG002
-        """Return what `run` will do, or None if there is nothing to plan."""
+        """Return the plan of `run`, or None if there is nothing to plan."""
         return None
 
     @abstractmethod
     def run(
         self, work: Work, items: Sequence[Item], storage: Storage | None = None, watch: Watch | None = None
     ) -> Generator[tuple[Item, Any]]:
-        """Train all items and yield each with its result: as `train` yields it, or packed, as bytes.
+        """Train all items, and yield each with its result: as `Work.train` yields it, or packed, as bytes.
 
-        Packed results come by way of `storage`, if given; the caller removes them from there. Closing the generator
-        stops all work.
+        Packed results pass through `storage`, if given; the caller removes them from there. Closing the generator stops
+        all work.
         """

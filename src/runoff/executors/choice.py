@@ -13,7 +13,7 @@ NAMES = ("local", "joblib", "ray")
 
 
 def get(executor: Any, n_jobs: int | None = None) -> Executor:
-    """Return an executor; one that is chosen as "joblib" has `n_jobs`."""
+    """Return an executor by name or as given; "joblib" uses `n_jobs`."""
     if isinstance(executor, Executor):
         return executor
     if executor not in NAMES:

@@ -1,4 +1,4 @@
-"""Groups: which members one task trains."""
+"""Grouping of members into tasks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from runoff.executors.base import Item
 
-# Seconds that a task should take at least. Before its first network, a GPU captures graphs for some 12 seconds.
+# The minimum duration of a task in seconds. A GPU captures graphs for about 12 seconds before its first network.
 SHORTEST = {"cpu": 2.0, "gpu": 60.0}
-PER_WORKER = 4  # tasks, so that fast workers take more of them
+PER_WORKER = 4  # tasks, so that fast workers run more of them
 
 
 def groups_for(

@@ -27,7 +27,7 @@ class Local(Executor):
 
 @dataclass(frozen=True)
 class Joblib(Executor):
-    """Train members with joblib, each in a call of its own.
+    """Train members with joblib, each in a separate call.
 
     Parameters
     ----------
@@ -47,8 +47,8 @@ class Joblib(Executor):
         if len(items) == 1:
             yield from work.train(items, Place())
             return
-        alone = self.n_jobs in (None, 1)  # else only the data of each item is sent to its process
-        parts = ((work if alone else work.part([item]), item) for item in items)
+        one_process = self.n_jobs in (None, 1)  # else only the data of each item is sent to its process
+        parts = ((work if one_process else work.part([item]), item) for item in items)
         for results in Parallel(n_jobs=self.n_jobs)(delayed(_train)(part, item) for part, item in parts):
             yield from results
 

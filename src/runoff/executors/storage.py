@@ -1,7 +1,7 @@
-"""Storage: finished results on their way to the one who collects them, as content-addressed files.
+"""Storage of finished results, as content-addressed files, until the driver collects them.
 
-A file's name is the result's address and the SHA-256 of its content. So writing twice does no harm, a file that is
-incomplete or altered is noticed and counts as absent, and what was finished when a driver died is found again.
+The name of a file is the address of the result and the SHA-256 of its content. So a result may be written twice, an
+incomplete or altered file is detected and ignored, and a restarted driver finds the results finished before.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Storage:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is an address for fsspec."""
+        """Whether `where` is an address for fsspec."""
         return bool(REMOTE.match(self.where))
 
     def put(self, address: str, data: bytes) -> str:
@@ -55,7 +55,7 @@ class Storage:
         return data if sha256(data) == digest else None
 
     def existing(self) -> list[tuple[str, str]]:
-        """Return the address and the digest of each stored result; copies may differ in the time that they took."""
+        """Return the address and the digest of each stored result; copies of a result may record different times."""
         matches = [FILE.fullmatch(name) for name in sorted(self._names())]
         return [(match[1], match[2]) for match in matches if match]
 
@@ -73,7 +73,7 @@ class Storage:
             Path(self.where).rmdir()
 
     def mark(self, token: str) -> None:
-        """Write a file by which other machines can tell that they see the same storage."""
+        """Write a file by which other machines can verify that they see the same storage."""
         self._write(f"{PROBE}-{token}", token.encode())
 
     def is_marked(self, token: str) -> bool:
@@ -87,10 +87,10 @@ class Storage:
         """Delete the file written by `mark`."""
         self._delete(f"{PROBE}-{token}")
 
-    # -- a folder here, or a file system of fsspec ---------------------------------------------------------------------
+    # -- local folders and file systems of fsspec ---------------------------------------------------------------------
 
     def _write(self, name: str, data: bytes) -> None:
-        if self.is_remote:  # an object appears when it is complete; elsewhere, its digest shows that it is not
+        if self.is_remote:  # objects appear when complete; on other file systems, the digest detects partial ones
             system, root = self._system()
             system.makedirs(root, exist_ok=True)
             system.pipe_file(f"{root}/{name}", data)
@@ -143,7 +143,7 @@ class Storage:
 
 
 def missing(name: str, where: str) -> StorageError:
-    """Return the error for a result that its worker stored, but that is not found."""
+    """Return the error for a result that a worker stored and the driver cannot find."""
     return StorageError(
         f"{name} was stored, but {where} does not have it: all machines must see the same storage; give a shared "
         "folder or an address such as s3://bucket/folder"

@@ -1,4 +1,4 @@
-"""Plans: the runs and networks that rows of the paper need, and their training time, without reading the data."""
+"""Plans of a reproduction: the runs, networks and training time of rows of the paper, without reading the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def planned(
     device: str | None,
     in_flight: int | None,
 ) -> list[dict[str, Any]]:
-    """Return the networks that each row needs, those missing after the rows before it, and a rough training time."""
+    """Return the networks that each row needs, those missing after earlier rows, and an estimated training time."""
     counted: dict[str, int] = {}  # networks per run, including planned ones
     plans = []
     for row in rows:
@@ -44,7 +44,7 @@ def planned(
 
 
 def _networks_in(path: Path, n_members: int) -> int:
-    """Return the number of networks that a run has, or had when its ballots were computed."""
+    """Return the number of networks of a run, including networks that were deleted after computing the ballots."""
     from runoff.runs import Run
 
     if not (path / "manifest.json").exists():
@@ -79,7 +79,7 @@ def n_seeds_of(row: Row, trials: int) -> int:
 def seconds_for(
     row: Row, n_networks: int, network: str, recipe: str | None, device: str | None, in_flight: int | None
 ) -> float:
-    """Return roughly how many seconds it takes to train `n_networks` networks of a row."""
+    """Return an estimate of the seconds to train `n_networks` networks of a row."""
     if not n_networks:
         return 0.0
     chosen = tables.recipe_for(row.dataset, recipe)
@@ -91,7 +91,7 @@ def seconds_for(
 def _pace(
     dataset: str, k: int, network: str, recipe: str, device: str | None, in_flight: int | None
 ) -> tuple[float, float]:
-    """Return the seconds to start, and per network of average size."""
+    """Return the estimated start-up seconds, and the seconds per network of average size."""
     import numpy as np
 
     from runoff import recipes
@@ -114,7 +114,7 @@ def _pace(
 def _pixel_seconds(network: str, recipe: str, device: str | None, in_flight: int | None) -> tuple[float, float]:
     """Return the seconds per pixel of training and of scoring on a CPU, measured once with a few small images.
 
-    Measuring the real steps of every dataset and k took minutes, and the work is proportional to the pixels.
+    Measuring the steps of every dataset and k would take minutes, and the time is proportional to the pixels.
     """
     import numpy as np
 

@@ -33,7 +33,7 @@ COLUMNS = (
 
 
 def nearest(rows: list[Row], d: int) -> list[Row]:
-    """Return the row with the nearest d among those that differ in d only, changed to this d."""
+    """Return one row for each group of rows that differ only in d: the one with the nearest d, changed to this d."""
     closest: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         key = (row.table, row.dataset, row.k, row.method)
@@ -74,7 +74,7 @@ def trial_results(
                 raise RunError(f"{path} was edited, so it is not a run of the paper: give another folder with --runs")
             needed = work.work_of(run, data, n_seeds=n_seeds, device=device, in_flight=in_flight, executor=executor)
             kept = n_seeds in run.seeds() and not retrain and training.foreign(run, needed) is not None
-            if kept:  # complete, and trained elsewhere
+            if kept:  # complete, and trained on another machine
                 run.verify()
             else:
                 training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=retrain)
@@ -85,7 +85,7 @@ def trial_results(
 
 
 def _open(path: Path, settings: Settings, about: dict[str, Any]) -> Run:
-    """Open or create a run of these settings; an existing one decides whether weights are kept."""
+    """Open or create a run with these settings; an existing run determines whether weights are kept."""
     if (path / "manifest.json").exists():
         about["weights"] = Run.open(path).manifest["dataset"]["weights"]
     try:
@@ -102,7 +102,7 @@ def _certified(row: Row, run: Run, ballots: NDArray[Any], n_networks: int) -> di
     return {
         "clean": float(accuracy[0]),
         "certified": dict(zip(budgets, accuracy[1:].tolist(), strict=True)),
-        # Unknown if a command was killed, or if the run has further networks.
+        # Unknown if a command was interrupted, or if the run has additional networks.
         "seconds": timings["training"] if timings["timed"] >= len(timings["networks"]) == n_networks else None,
         "networks": n_networks,
         "run": run.path.name,
@@ -159,13 +159,13 @@ def read_table(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
         reader = csv.DictReader(file)
         if list(reader.fieldnames or []) != list(COLUMNS):
             raise InputError(
-                f"{path} must be a table written by `runoff reproduce`, got other columns: give another --out"
+                f"{path} must be a table written by `runoff reproduce`, got other columns: use another --out"
             )
         return {_key(line): dict(line) for line in reader}
 
 
 def write_table(path: Path, lines: list[dict[str, Any]]) -> None:
-    """Write these rows in addition to those of earlier commands."""
+    """Add these rows to those of earlier commands."""
     kept = read_table(path) | {_key(line): line for line in lines}
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as file:

@@ -1,4 +1,4 @@
-"""The paper's tables: certified accuracy in percent, and the settings of each row."""
+"""Tables of the paper: certified accuracy in percent, and the settings of each row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def recipe_for(dataset: str, recipe: str | None) -> str:
 class Row:
     """A row of a table, with `percent` and `std` by number of edits; only table 6, with repeated trials, has `std`.
 
-    Table 6 heads its last column with 22 edits; its numbers are those of 20, as in the other tables of that setting.
+    The last column of table 6 is headed 22 edits, but its numbers are those of 20 edits in the other tables.
     """
 
     table: str
@@ -37,7 +37,7 @@ class Row:
     printed_d: int | None = None  # d of the printed numbers, if it differs
 
     def at(self, d: int) -> Row:
-        """Return the row with another d than the paper's, to train fewer networks."""
+        """Return the row with another d than in the paper, to train fewer networks."""
         return self if self.base == "DPA" or self.d == d else replace(self, d=d, printed_d=self.d)
 
     @property
