@@ -224,7 +224,7 @@ def test_networks_are_verified_with_their_data(tmp_path):
     members = members_of(path, "runoff torch classifier", device="cpu")
     report = verify.classifier(path, x, y, members=members, sample=3, retrain=1)
     assert report.exit_code == 0, report.failures
-    assert "1 members retrained" in " ".join(report.checked)
+    assert "1 member retrained" in " ".join(report.checked)
     tensor = torch.from_numpy(x[:, None])
     assert verify.classifier(path, tensor, y).exit_code == 0
     a, b = (path / "members" / f"{m:06d}-0000.safetensors" for m in (0, 1))

@@ -1,6 +1,6 @@
 """Check a proof.json of `runoff certify --export`: every prediction, and every certified radius.
 
-    python -m runoff.check proof.json      or, copied out alone:      python check.py proof.json
+    python -m runoff.check proof.json      or, as a copied file:      python check.py proof.json
 
 This file needs only Python's standard library, and shares no code with the rest of runoff. It exits with code 0 if
 everything is proven, 3 if a certificate is wrong or cannot be proven, 4 if the file is malformed. docs/verify.md
@@ -43,14 +43,14 @@ Row = Sequence[int]  # a ballot: points for each class, n_classes - 1 for the fi
 
 
 class MalformedError(ValueError):
-    """A file that is not a proof: one sentence says why."""
+    """A file that is not a proof; the message says why."""
 
 
 # --- elections -------------------------------------------------------------------------------------------------------
 
 
 def top_two(votes: Sequence[int]) -> tuple[int, int]:
-    """Return the classes with the most votes and with the next most."""
+    """Return the classes with the most and the second most votes."""
     first = votes.index(max(votes))
     second = max((c for c in range(len(votes)) if c != first), key=lambda c: (votes[c], -c))
     return first, second
@@ -73,7 +73,7 @@ def hold(election: str, ballots: Sequence[Row]) -> tuple[int, int]:
 
 
 def duels_of(ballots: Sequence[Row]) -> list[list[int]]:
-    """Return M: how many members rank class a above class b, for all a and b."""
+    """Return M, the number of members that rank class a above class b, for all a and b."""
     columns = list(zip(*ballots, strict=True))
     duels = [[0] * len(columns) for _ in columns]
     for a, b in combinations(range(len(columns)), 2):
@@ -83,7 +83,7 @@ def duels_of(ballots: Sequence[Row]) -> list[list[int]]:
 
 
 class Attack(NamedTuple):
-    """The members that are taken over, and the class that each then ranks first. All rank w last."""
+    """An attack: the members that it takes over, and the class that each of them ranks first. All rank w last."""
 
     members: Sequence[int]
     firsts: Sequence[int]
@@ -133,13 +133,13 @@ class Input:
 
 # --- one bucket per member: an attack of a given size, or a proof that no such attack exists --------------------------
 #
-# Each function below takes the members that serve one threat best, in an order in which exchanging a taken member for
-# another never helps. So if they do not suffice, no other members of that number do. One more member never hurts, since
-# it may keep its ballot: no attack with r members means none with fewer, and one with r + 1 makes r exact.
+# Each function below takes the members that are most useful for one threat: exchanging a taken member for another never
+# helps. So if they do not suffice, no other members of that number do. An additional member never hurts, since it may
+# keep its ballot: if no attack with r members exists, none with fewer does, and one with r + 1 members makes r exact.
 
 
 def overtaken(case: Input, c: int, size: int) -> Attack | None:
-    """Return a plurality attack by which c beats w: voters of w count twice, of others once, of c not at all."""
+    """Return a plurality attack by which c beats w: voters of w count twice, those of others once, of c not at all."""
     w = case.w
     others = [j for u, voters in case.voters.items() if u not in (w, c) for j in voters]
     taken = (case.voters.get(w, []) + others)[:size]
@@ -173,9 +173,9 @@ def eliminated(case: Input, size: int) -> Attack | None:
 def beaten(case: Input, c: int, size: int) -> Attack | None:
     """Return a run-off attack by which class c beats every class but w in round 1, and w in round 2.
 
-    No ballot serves that better than one that ranks c first and w last, and no voter of c needs to be taken. c then has
-    N[c] + size votes, so every other class u must lose all voters above that number; those that rank w above c are
-    taken first, since they also count in round 2. The rest of `size` goes to further members that rank w above c.
+    The best ballot for this ranks c first and w last, and no voter of c needs to be taken. Then c has N[c] + size
+    votes, so every other class u must lose all voters above that number; those that rank w above c are taken first,
+    since they also count in round 2. The remaining members of `size` are taken from others that rank w above c.
     """
     w, votes = case.w, case.votes
     size = min(size, case.k - votes[c])
@@ -234,7 +234,7 @@ def paper_alone(case: Input) -> int:
     return min(costs) - 1
 
 
-# --- a spread: rows that every attack must meet ----------------------------------------------------------------------
+# --- a spread: inequalities that every attack must satisfy ------------------------------------------------------------
 
 
 class Spread:
@@ -267,7 +267,7 @@ class Need(NamedTuple):
 
 
 def added(needs: Sequence[Need]) -> Need:
-    """Return the sum of needs: it must hold too, and shows that they compete for members."""
+    """Return the sum of needs, which must also be met and bounds what the same members achieve for all of them."""
     by_vote: dict[int, int] = {}
     by_pair: dict[tuple[int, int], int] = {}
     for need in needs:
@@ -286,7 +286,7 @@ class Threat(NamedTuple):
 
 
 def passing(case: Input, u: int, c: int) -> Need:
-    """Return what class c needs to overtake u (Lemma 3.7): voters of u count twice, of c not at all, of others once."""
+    """Return the need of class c to overtake u (Lemma 3.7): voters of u count twice, of c not, of others once."""
     return Need(case.gap(u, c), 1, {u: 1, c: -1})
 
 
@@ -309,7 +309,7 @@ class Counts:
         return counts
 
     def powers(self, need: Need) -> list[int]:
-        """Return each bucket's power: the sum over its members."""
+        """Return the power of each bucket, the sum of those of its members."""
         by_vote = tuple(sorted((c, each) for c, each in need.by_vote.items() if each and self.case.votes[c]))
         key = (need.base, by_vote, tuple(sorted(need.by_pair.items())))
         if key not in self._powers:
@@ -341,7 +341,7 @@ class Counts:
         return self._most(need._replace(by_vote=larger), size) < need.gap or self._most(need, size) < need.gap
 
     def member_powers(self, need: Need) -> list[int]:
-        """Return each member's power."""
+        """Return the power of each member."""
         powers = [need.base + need.by_vote.get(c, 0) for c in self.case.first]
         for pair, each in need.by_pair.items():
             for j in self.case.ranking(*pair):
@@ -413,8 +413,8 @@ def outduelled(case: Input, counts: Counts, size: int) -> Iterator[Threat]:
 def search(counts: Counts, needs: list[Need], size: int, limit: int) -> list[int] | bool | None:
     """Search for `size` buckets that meet all needs, each member counted once.
 
-    Return the buckets; None if none exist; False if `limit` nodes did not decide it. Below a node, one bucket is taken
-    or left out, and a node is cut only if the largest remaining powers do not meet some need.
+    Return the buckets, None if none exist, or False if undecided after `limit` nodes. Each node takes or omits one
+    bucket, and is pruned only if the largest remaining powers cannot meet some need.
     """
     buckets, of_member = counts.spread.buckets, counts.spread.of_member
     by_member = [counts.member_powers(need) for need in needs]
@@ -465,7 +465,7 @@ def least_radius(case: Input, counts: Counts) -> int:
 
 
 def attack_with(case: Input, threat: Threat, members: Sequence[int]) -> Attack:
-    """Return the attack in which these members serve a threat best."""
+    """Return the best attack of these members for a threat."""
     if len(threat.to) == 1:
         return Attack(members, [threat.to[0]] * len(members))
     first, second = threat.to
@@ -497,7 +497,7 @@ class Verdict(NamedTuple):
 def check_input(
     election: str, bound: str, ballots: Sequence[Row], claim: Claim, spread: Spread | None, nodes: int = SEARCH
 ) -> Verdict:
-    """Check one input's prediction, runner-up and radius. `spread` is None for one bucket per member."""
+    """Check the prediction, runner-up and radius of an input; `spread` is None for one bucket per member."""
     if election == "maximin" and bound == "paper":
         return Verdict("maximin is not in the paper and has no such bound, claimed paper")
     case = Input(election, ballots)
@@ -707,7 +707,7 @@ def _ballots(proof: dict[str, Any], n: int, k: int, n_classes: int) -> bytes | a
 
 
 def check(proof: Proof, nodes: int = SEARCH) -> tuple[list[tuple[int, str]], int]:
-    """Check every input; return what is wrong by input, and for how many an attack of radius + 1 was replayed."""
+    """Check every input; return all errors, and the number of inputs with a replayed attack on radius + 1 buckets."""
     wrong, exact = [], 0
     for i, claim in enumerate(proof.claims):
         verdict = check_input(proof.election, proof.bound, proof.rows(i), claim, proof.spread, nodes)
@@ -720,7 +720,7 @@ def check(proof: Proof, nodes: int = SEARCH) -> tuple[list[tuple[int, str]], int
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check a file, print what was checked, and return the exit code."""
     parser = argparse.ArgumentParser(prog="check.py", description="Check every prediction and radius in a proof.json.")
-    parser.add_argument("proof", help="a file that `runoff certify --export` wrote")
+    parser.add_argument("proof", help="file written by `runoff certify --export`")
     path = parser.parse_args(arguments).proof
     try:
         proof = read(path)

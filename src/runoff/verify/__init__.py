@@ -1,9 +1,9 @@
-"""Verify a run directory or a saved classifier as an outsider would.
+"""Independent verification of run directories and saved classifiers.
 
 This package shares no code with kernels, partitioner, elections or training: an import contract limits it to
-`runoff.check` and the reader of array headers. It checks digests before it parses anything, derives keys, spreads and
-training sets again, ranks the stored scores again, and proves every radius by two other routes. It lists what it cannot
-check. docs/verify.md has the claims, and the test of each.
+`runoff.check` and the reader of array headers. It checks digests before it parses anything, recomputes keys, spreads
+and training sets, ranks the stored scores again, and proves every radius by two other methods. Its reports list what
+was not checked. docs/verify.md lists the claims, and the test of each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_TRAINING = "no training code was passed"
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
-    """Return the format that a directory's manifest names; None if it cannot be read."""
+    """Return the format that the manifest of a directory names, or None if it cannot be read."""
     try:
         manifest = parsed(read(Path(path) / "manifest.json", MOST_MANIFEST))
     except UnfitError:
@@ -39,7 +39,7 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
 
 
 def _draws(seed: int | None) -> tuple[int, np.random.Generator]:
-    """Return the seed, by default one that nobody can predict, and its random generator."""
+    """Return the seed, by default an unpredictable one, and its random generator."""
     if seed is None:
         seed = int.from_bytes(os.urandom(8), "little")
     return seed, np.random.default_rng(seed)
@@ -64,11 +64,11 @@ def run(
     ----------
     path : the run's directory
     dataset : the result of `runoff.datasets.load` for the dataset that the run was trained on; None if not available
-    trainer : scores and trains networks; without one, neither is repeated. This and `dataset` may be functions that
-        return the object, or None and the reason; they are called once every digest matches
-    full : score every input again, and solve every radius by integer programming; by default `sample` inputs
+    trainer : an object that scores and trains networks; without one, neither is repeated. `trainer` and `dataset` may
+        be functions that return a pair: the object, or None, and the reason; they are called after checking all digests
+    full : score every input again, and prove every radius by integer programming; by default `sample` inputs
     retrain : the number of networks, chosen at random, to retrain and compare bit for bit
-    seed : repeats the random choices of an earlier verification
+    seed : the seed of an earlier verification, to repeat its random choices
 
     Returns
     -------
@@ -99,12 +99,12 @@ def run(
 
 
 def _resolved(argument: Any, why: str) -> tuple[Any, str]:
-    """Return an argument and the reason for its absence; a function is called for both."""
+    """Return an argument and the reason for its absence, from a function if it is one."""
     return argument() if isinstance(argument, FunctionType | MethodType | partial) else (argument, why)
 
 
 def _facts(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return what an attestation records of a run, besides its certificates."""
+    """Return the facts about a run that an attestation records, without its certificates."""
     settings, dataset = manifest["settings"], manifest["dataset"]
     return {
         "dataset": {"name": str(dataset.get("name")), "fingerprint": settings.get("fingerprint")},
@@ -135,7 +135,7 @@ def classifier(
     """Verify a saved classifier with its training data: an array, a sparse matrix, a DataFrame, or strings.
 
     `groups` are the sources of the samples, for a classifier that was fitted with them. Radii are proven for `inputs`,
-    by default the training samples. `members` scores and trains the members, like
+    by default the training samples. `members` is an object that scores and trains the members, as returned by
     `runoff.runs.retraining.members_of`. The other parameters are those of `run`.
     """
     report = Report(str(path))

@@ -9,24 +9,25 @@ from numpy.typing import NDArray
 
 from runoff import check
 from runoff.verify import _radii, networks
+from runoff.verify._report import counted
 from runoff.verify._settings import Verification, compare_members
 from runoff.verify.directory import NETWORKS, UnfitError
 
 
 class Members(Protocol):
-    """Scoring and training code of the caller: this package has none."""
+    """Interface to scoring and training code of the caller, of which this package has none."""
 
     def unlike(self) -> str | None:
-        """Return why results here would differ from the recorded ones; None if they must be equal."""
+        """Return why results on this machine would differ from the recorded ones, or None if they must be equal."""
 
     def scores(self, inputs: Any) -> NDArray[Any]:
-        """Return the members' scores, (n_inputs, n_members, n_classes)."""
+        """Return the scores of the members, (n_inputs, n_members, n_classes)."""
 
     def certify(self, inputs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Return the classifier's claims: predicted labels, labels of the runners-up, radii."""
+        """Return the claims of the classifier: predicted labels, labels of the runners-up, and radii."""
 
     def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Train a member on these rows; return digests by name of the stored member and of the new one."""
+        """Retrain a member on these rows; return digests by name of the stored and of the retrained member."""
 
 
 class ClassifierVerifier(Verification):
@@ -36,7 +37,7 @@ class ClassifierVerifier(Verification):
     data: tuple[Any, Any] | None = None
 
     def open(self) -> bool:
-        """Check the digests, derive the partition again, and read the labels."""
+        """Check the digests, recompute the partition, and read the labels."""
         if not self.open_parts(run=False):
             return False
         try:
@@ -52,7 +53,7 @@ class ClassifierVerifier(Verification):
         return self._check_members()
 
     def _check_members(self) -> bool:
-        """Return whether every member has the files that the manifest counts."""
+        """Return whether every member has the files that the manifest lists."""
         manifest, n = self.directory.manifest, self.parts.n_members
         listed = {name for name in self.directory.present if name.startswith("members/")}
         if self.directory.kind == NETWORKS:
@@ -175,7 +176,8 @@ class ClassifierVerifier(Verification):
             else:
                 same.append(str(m))
         if same:
-            self.report.passed(f"{len(same)} members retrained, bit for bit the same: {', '.join(same[:12])}")
+            members_retrained = f"{counted(len(same), 'member')} retrained"
+            self.report.passed(f"{members_retrained}, bit for bit the same: {', '.join(same[:12])}")
 
 
 def _length(X: Any) -> int:
@@ -183,7 +185,7 @@ def _length(X: Any) -> int:
 
 
 def _selected(X: Any, rows: NDArray[np.int64]) -> Any:
-    """Return some samples of any kind."""
+    """Return these rows of samples of any kind."""
     if hasattr(X, "iloc"):
         return X.iloc[rows]
     if hasattr(X, "tocsr"):
@@ -192,7 +194,7 @@ def _selected(X: Any, rows: NDArray[np.int64]) -> Any:
 
 
 def _as_images(X: Any) -> NDArray[Any]:
-    """Return the samples of networks as they are hashed: (n, height, width, channels) or (n, features)."""
+    """Return the samples of networks in the layout that is hashed: (n, height, width, channels) or (n, features)."""
     if hasattr(X, "detach"):  # a tensor has its channels first
         host = X.detach().cpu()
         array = np.asarray((host.float() if str(host.dtype) == "torch.bfloat16" else host).numpy())

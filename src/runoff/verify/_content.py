@@ -1,7 +1,7 @@
 """The content of samples as bytes, and their keyed digests.
 
-Written from the definition in docs/guarantee.md, not from the code that it checks: a sample is identified by its values
-alone, whatever the type of the array; the label is not part of it.
+Implements the definition in docs/guarantee.md, independently of the code that it checks: a sample is identified by its
+values, whatever the type of the array, and without its label.
 
 | kind | bytes |
 | --- | --- |
@@ -12,7 +12,7 @@ alone, whatever the type of the array; the label is not part of it.
 | sources | FD, then the name as a string; whole numbers are written in decimal, so that 7, 7.0, "7" and "7.0" are the same |
 | rows of tables | as numbers if all values are numbers; else FF, then each value with its kind and, for strings, its length |
 
-All numbers are little-endian; there is one zero and one NaN.
+All numbers are little-endian. Zeros of both signs have the same bytes, and so have all NaNs.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -172,12 +172,12 @@ def _are_texts(X: Any) -> bool:
 
 
 def digests(X: Any, key: bytes, original_digests: Any = None) -> list[bytes]:
-    """Return each sample's keyed digest, 16 bytes."""
+    """Return the keyed digest of each sample, 16 bytes."""
     return [hashlib.blake2b(data, key=key, digest_size=16).digest() for data in contents(X, original_digests)]
 
 
 def pixel_sums(X: Any, original_sums: Any = None) -> list[int]:
-    """Return the sum of each sample's pixels: the paper's hash."""
+    """Return the sum of the pixels of each sample, which the paper uses as a hash."""
     if original_sums is not None:
         return [int(value) for value in original_sums]
     return [int(row.sum(dtype=np.int64)) for row in np.asarray(X)]

@@ -1,8 +1,8 @@
 """Buckets, spread and training sets, derived from data, key and settings.
 
 A sample's bucket is the first 8 bytes of its keyed digest, read as a little-endian number, modulo the number of
-buckets, k * d. Where sources are counted, the digest is that of the source. Where labels are counted, distinct digests
-are sorted and dealt out one by one. Bucket b reaches the members (b + offset) mod k * d, for d offsets that are drawn
+buckets, k * d. If sources are counted, the digest is that of the source. If labels are counted, distinct digests are
+sorted and assigned to the buckets in turn. Bucket b reaches the members (b + offset) mod k * d, for d offsets drawn
 once from the seed.
 """
 
@@ -62,7 +62,7 @@ class Parts:
     def divide(
         self, X: Any, codes: NDArray[Any], original_digests: Any = None, original_sums: Any = None, groups: Any = None
     ) -> Divided:
-        """Return each member's training rows, in the order in which the member sees them."""
+        """Return the training rows of each member, in training order."""
         digests = _content.digests(X, self.key, original_digests)
         if self.unit == "sources":
             sources = _content.source_digests(groups, len(digests), self.key)
@@ -76,7 +76,7 @@ class Parts:
         else:
             values = _content.pixel_sums(X, original_sums)
         members: list[list[int]] = [[] for _ in range(self.n_members)]
-        # Members see their samples in this order: by the two halves of the digest as numbers, then by class.
+        # Training order: by the two halves of the digest as numbers, then by class.
         keys = [
             (int.from_bytes(d[:8], "little"), int.from_bytes(d[8:], "little"), int(c))
             for d, c in zip(digests, codes, strict=True)
@@ -96,14 +96,14 @@ class Divided:
     codes: list[int]
 
     def training_set(self, member: int) -> str:
-        """Return the SHA-256 of a member's samples: 16 bytes of digest and 8 of class code each, in their order."""
+        """Return the SHA-256 of the samples of a member, each as 16 bytes of digest and 8 of class code, in order."""
         hashed = hashlib.sha256()
         for i in self.rows[member]:
             hashed.update(self.digests[i] + self.codes[i].to_bytes(8, "little", signed=True))
         return hashed.hexdigest()
 
     def shares(self, member: int, n_classes: int) -> NDArray[np.float64]:
-        """Return the share of each class among a member's samples, by which it votes if it has no network."""
+        """Return the share of each class among the samples of a member, its scores if it has no network."""
         counts = np.zeros(n_classes)
         for i in self.rows[member]:
             counts[self.codes[i]] += 1

@@ -1,7 +1,7 @@
 """Integer programs (HiGHS) for the fewest buckets that change a prediction.
 
-A program is a model of the attack itself: how many members of each kind are taken, how many votes each class receives
-or which duels it wins, and what must then hold. It shares no inequality with `runoff.check`.
+A program models the attack itself: the number of members of each kind that it takes, the votes that each class receives
+or the duels that it wins, and the conditions for success. It shares no inequality with `runoff.check`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def by_programming(election: str, rows: list[Any], spread: check.Spread | None, 
 
 
 def _least(costs: Iterable[tuple[int, int]], n_buckets: int) -> tuple[int, int]:
-    """Return bounds on the cheapest of several attacks; without any, nothing can change the prediction."""
+    """Return bounds on the cost of the cheapest of several attacks, or n_buckets + 1 if there are none."""
     lows, highs = zip((n_buckets + 1, n_buckets + 1), *costs, strict=True)
     return min(lows), min(highs)
 
@@ -84,7 +84,7 @@ class _Builder:
         self.votes = [first.count(c) for c in range(n_classes)]
         self.n_loyal = sum(loyal)
         kinds = list(zip(first, loyal, strict=True))
-        # With one bucket per member, members of a kind are interchangeable: only how many are taken counts.
+        # With one bucket per member, members of a kind are interchangeable, so only their number matters.
         self.kinds = sorted(set(kinds)) if spread is None else kinds
         self.counts = [kinds.count(kind) for kind in self.kinds] if spread is None else [1] * self.k
         self.n_buckets = 0 if spread is None else len(spread.buckets)
@@ -112,7 +112,7 @@ class _Builder:
         return row, self.votes[c]
 
     def lead(self, a: int, b: int, strict: bool, unless: int | None = None) -> None:
-        """Require at least as many votes for a as for b, or more if `strict`; not if the choice `unless` is 0."""
+        """Require at least as many votes for a as for b, or more if `strict`, unless the choice `unless` is 0."""
         (row_a, votes_a), (row_b, votes_b) = self.votes_after(a), self.votes_after(b)
         row, least = row_a - row_b, float(votes_b - votes_a + strict)
         if unless is not None:
@@ -132,7 +132,7 @@ class _Builder:
         self.rows.append((row, 2.0 * self.n_loyal - self.k + (w < c)))
 
     def eliminated(self, w: int) -> None:
-        """Require that two classes, which the program chooses, overtake w in round 1."""
+        """Require that two classes, chosen by the program, overtake w in round 1."""
         for c in range(self.n_classes):
             if c != w:
                 self.lead(c, w, strict=w < c, unless=c)
@@ -157,7 +157,7 @@ class _Builder:
 def _duels(
     rows: list[Any], w: int, spread: check.Spread | None, n_buckets: int, radius: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield bounds on the cost of each maximin attack: every duel of class c becomes better than that of w with b."""
+    """Yield bounds on the cost of each maximin attack: all duels of class c become better than w against b."""
     ranks = np.array([list(row) for row in rows], np.int64)
     above = ranks[:, :, None] > ranks[:, None, :]
     most = 1 if spread is None else max(1, *map(len, spread.buckets))
@@ -178,15 +178,15 @@ def _duel_model(
 ) -> Model:
     """Return the program for the fewest buckets after which all duels but the last are at least as good as the last.
 
-    `kinds` says which members rank the first class of each pair above the second. A duel after the attack is what it
-    was, less the taken members that counted for it, plus those that then do: at most all that are taken.
+    `kinds` says which members rank the first class of each pair above the second. A duel after the attack is the duel
+    before, minus the taken members that counted for it, plus the taken members that count for it afterwards.
     """
     duels, counts, n_buckets = kinds.sum(axis=0), np.ones(len(kinds), np.int64), 0
-    if spread is None:  # members of a kind are interchangeable: only how many are taken counts
+    if spread is None:  # members of a kind are interchangeable, so only their number matters
         kinds, counts = np.unique(kinds, axis=0, return_counts=True)
     else:
         n_buckets = len(spread.buckets)
-    t = n_buckets  # columns: buckets, members taken, and for each pair those of them that then count for it
+    t = n_buckets  # columns: buckets, members taken, and for each pair those of them that count for it afterwards
     r = t + len(kinds)
     width, matrix, least = r + len(pairs), [], []
 
@@ -202,7 +202,7 @@ def _duel_model(
     last = len(pairs) - 1
     for p, pair in enumerate(pairs):
         require(0, (slice(t, r), 1), (r + p, -1))
-        if pair == pairs[last][::-1]:  # of the taken members, who does not rank c above w ranks w above c
+        if pair == pairs[last][::-1]:  # a taken member ranks either c above w or w above c
             require(0, (slice(t, r), -1), (r + p, 1), (r + last, 1))
         if p != last:
             require(
@@ -216,12 +216,12 @@ def _duel_model(
 
 
 def _solved(model: Model, n_buckets: int, radius: int) -> tuple[int, int]:
-    """Return bounds on the least cost of a model, solved only as far as the claimed radius needs."""
+    """Return bounds on the least cost of a model, solved only until it is proven to exceed the claimed radius."""
     from scipy import optimize, sparse
 
     constraint = optimize.LinearConstraint(sparse.csr_array(model.matrix), lb=model.least)
     bounds = optimize.Bounds(0, model.upper)
-    if len(model.cost) > 300:  # the relaxation is much faster, and often proves enough
+    if len(model.cost) > 300:  # the relaxation is much faster, and often suffices
         relaxed = optimize.linprog(
             model.cost,
             A_ub=-sparse.csr_array(model.matrix),

@@ -1,7 +1,7 @@
-"""Proofs of every prediction and radius by two routes.
+"""Proofs of every prediction and radius by two methods.
 
-The first route is the stand-alone checker, `runoff.check`: it holds elections again, and replays attacks. The second is
-integer programming on models of attacks (`_programs.py`).
+The first method is the stand-alone checker, `runoff.check`, which holds elections again and replays attacks. The second
+is integer programming on models of attacks (`_programs.py`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def prove(
     report: Report,
     seconds: float = TIME,
 ) -> None:
-    """Check all claims by the first route, and those of the sampled inputs by integer programming too.
+    """Check all claims by the first method, and those of the sampled inputs by integer programming too.
 
-    After `seconds`, the second route is used only for claims that the first could not prove.
+    After `seconds`, the second method is used only for claims that the first could not prove.
     """
     until = time.monotonic() + seconds
     checked_spread = check.Spread(spread, ballots.shape[1])
@@ -75,7 +75,7 @@ def prove(
 
 
 def _second(radius: int, first: check.Verdict, second: tuple[int, int], must_be_exact: bool) -> str | None:
-    """Return the objection of integer programming to a claim; `second` are a lower and an upper bound on the cost."""
+    """Return the error that integer programming finds in a claim, given its bounds (low, high) on the cost, or None."""
     low, high = second
     if low <= radius < high:
         return (

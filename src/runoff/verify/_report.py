@@ -9,6 +9,11 @@ CERTIFICATE, FILES = 3, 4  # exit codes
 SHOWN = 5  # failures of one kind that are listed
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, as in 1 member or 2 members."""
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 @dataclass(frozen=True)
 class Failure:
     """A claim that does not hold: `where` names the file, the member or the input."""
@@ -37,19 +42,19 @@ class Report:
         return max((failure.code for failure in self.failures), default=0)
 
     def passed(self, what: str) -> None:
-        """Note a check that passed."""
+        """Record a check that passed."""
         self.checked.append(what)
 
     def skipped(self, what: str, why: str) -> None:
-        """Note a check that was skipped, and why."""
+        """Record a check that was skipped, and the reason."""
         self.not_checked.append(f"{what}: {why}")
 
     def failed(self, code: int, where: str, what: str) -> None:
-        """Note a failure."""
+        """Record a failure."""
         self.failures.append(Failure(code, where, what))
 
     def files(self, where: str, what: str) -> None:
-        """Note a file that does not match."""
+        """Record a file that does not match."""
         self.failed(FILES, where, what)
 
     def to_dict(self) -> dict[str, Any]:

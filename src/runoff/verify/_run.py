@@ -1,4 +1,4 @@
-"""Verification of a run directory: the last step, its certificates."""
+"""Verification of the certificates of a run, the last step after its networks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class RunVerifier(StoredNetworks):
 
 
 def _rows(data: bytes, kind: str, n: int) -> dict[str, NDArray[np.int64]]:
-    """Parse the rows of certificates: integers, one row per input, in order."""
+    """Parse the rows of certificates: one row of integers per input, in order."""
     needed = ("input", "prediction", "radius", "runner_up")
     try:
         if kind == "parquet":

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff.verify import _content, networks
+from runoff.verify._report import counted
 from runoff.verify._settings import Verification, compare_members
 from runoff.verify.directory import UnfitError
 
@@ -17,13 +18,13 @@ EDIT = re.compile(r"edits/\d{6,}-(add|remove)\.npz")
 
 
 class RunData(Verification):
-    """The steps that check a run's arrays and its dataset."""
+    """Steps that check the arrays of a run and its dataset."""
 
     x: NDArray[Any] | None = None  # training images after the edits
     inputs: NDArray[Any] | None = None
 
     def open(self) -> bool:
-        """Check the digests, and derive the partition again."""
+        """Check the digests and recompute the partition."""
         return self.open_parts(run=True) and self._check_arrays()
 
     def _check_arrays(self) -> bool:
@@ -73,7 +74,7 @@ class RunData(Verification):
         return ballots
 
     def compare_dataset(self, dataset: Any, why_absent: str) -> bool:
-        """Compare dataset, edits, labels and training sets with what the run records."""
+        """Compare dataset, edits, labels and training sets with the records of the run."""
         report, manifest = self.report, self.directory.manifest
         if dataset is None:
             for what in ("the dataset", "the training sets of the members"):
@@ -102,7 +103,7 @@ class RunData(Verification):
         self.divided = self.parts.divide(self.x, y, dataset.original_digests, dataset.original_sums, groups)
         if len(report.failures) == before:
             edits = len(manifest.get("edits", ()))
-            with_edits = f", with {edits} edits applied" if edits else ""
+            with_edits = f", with {counted(edits, 'edit')} applied" if edits else ""
             report.passed(f"the dataset's fingerprint and the labels of the inputs{with_edits}")
         compare_members(manifest, manifest.get("member_sizes"), self.divided, report)
         return len(report.failures) == before

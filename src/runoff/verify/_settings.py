@@ -1,4 +1,4 @@
-"""The steps that runs and saved classifiers share: directory, partition, and training sets."""
+"""Verification steps shared by runs and saved classifiers: directory, partition, and training sets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff.verify._parts import HASHES, UNITS, Divided, Parts, derived_key
-from runoff.verify._report import Report
+from runoff.verify._report import Report, counted
 from runoff.verify.directory import RUN, Directory, UnfitError, open_directory
 
 MOST_MEMBERS, MOST_SEED = 10**6, 2**63
 
 
 class Verification:
-    """A verification; each step notes in the report what it checked."""
+    """Base class of verifications, whose steps record in the report what they checked."""
 
     def __init__(
         self, path: Path, report: Report, draws: np.random.Generator, *, full: bool, sample: int,
@@ -31,7 +31,7 @@ class Verification:
         self.divided: Divided | None = None
 
     def open_parts(self, *, run: bool) -> bool:
-        """Check the digests and derive the partition again; return whether both match."""
+        """Check the digests and recompute the partition; return whether both match."""
         directory = open_directory(self.path, self.report)
         if directory is None:
             return False
@@ -45,19 +45,19 @@ class Verification:
         return True
 
     def sampled(self, n: int) -> NDArray[np.int64]:
-        """Return the inputs of n to check, in order: all of them, or a random sample."""
+        """Return the sorted indices of the inputs to check, out of n: all of them, or a random sample."""
         return np.arange(n) if self.full else np.sort(self.draws.permutation(n)[: self.sample])
 
 
 def bounded(value: Any, what: str, least: int, most: int) -> int:
-    """Return an integer within bounds."""
+    """Return an integer, or raise an error if it is not within bounds."""
     if type(value) is not int or not least <= value <= most:
         raise UnfitError(f"must have {what} from {least} to {most}, got {value!r:.40}")
     return value
 
 
 def parts_of(directory: Directory, report: Report) -> Parts | None:
-    """Return the partition that follows from key and settings, compared with what the manifest records."""
+    """Return the partition that follows from key and settings, or None if the manifest records another one."""
     manifest, before = directory.manifest, len(report.failures)
     try:
         settings = manifest.get("settings")
@@ -106,7 +106,7 @@ def parts_of(directory: Directory, report: Report) -> Parts | None:
 
 
 def compare_members(manifest: dict[str, Any], sizes: Any, divided: Any, report: Report) -> None:
-    """Compare the members' training sets with those recorded at training."""
+    """Compare the training sets of the members with those recorded at training."""
     n = len(divided.rows)
     actual = [len(rows) for rows in divided.rows]
     if sizes is None:
@@ -124,6 +124,7 @@ def compare_members(manifest: dict[str, Any], sizes: Any, divided: Any, report: 
         return
     wrong = [m for m in range(n) if divided.training_set(m) != recorded[m]]
     for m in wrong[:5]:
-        report.files(f"member {m}", "was not trained on the samples that data, key and spread give it")
+        report.files(f"member {m}", "was not trained on the samples that follow from data, key and spread")
     if not wrong:
-        report.passed(f"the training sets of {n:,} members, {sum(actual):,} rows in all, hashed and divided again")
+        rows = counted(sum(actual), "row")
+        report.passed(f"the training sets of {counted(n, 'member')}, {rows} in total, hashed and divided again")

@@ -1,4 +1,4 @@
-"""The stored networks of a run: ballots from their scores, and retraining."""
+"""Verification of the stored networks of a run: ballots from their scores, and retraining."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff.verify import networks
-from runoff.verify._report import SHOWN
+from runoff.verify._report import SHOWN, counted
 from runoff.verify._run_data import RunData
 from runoff.verify.directory import UnfitError
 from runoff.verify.networks import SCORES, Tensor
@@ -18,13 +18,13 @@ NETWORK = re.compile(r"members/member-(\d{6,9})-seed-(\d{4,9})\.safetensors")
 
 
 class Trainer(Protocol):
-    """Training and scoring code of the caller: this package has none."""
+    """Interface to training and scoring code of the caller, of which this package has none."""
 
     def unlike(self) -> str | None:
-        """Return why results here would differ from the recorded ones; None if they must be equal."""
+        """Return why results on this machine would differ from the recorded ones, or None if they must be equal."""
 
     def scores(self, tensors: dict[str, Tensor], inputs: NDArray[Any]) -> NDArray[Any]:
-        """Return a network's scores for some inputs."""
+        """Return the scores of a network for inputs."""
 
     def retrained(
         self, member: int, seed: int, x: NDArray[Any], rows: list[int], codes: NDArray[np.int64], inputs: NDArray[Any]
@@ -33,14 +33,14 @@ class Trainer(Protocol):
 
 
 class StoredNetworks(RunData):
-    """The steps that check a run's stored networks."""
+    """Steps that check the stored networks of a run."""
 
     def _network(self, member: int, seed: int) -> tuple[dict[str, str], dict[str, Tensor]] | None:
         name = f"members/member-{member:06d}-seed-{seed:04d}.safetensors"
         return networks.tensors(self.directory.data(name)) if name in self.directory.present else None
 
     def compare_ballots(self, trainer: Trainer | None, why_absent: str) -> None:
-        """Recompute the ballots from the networks' stored scores; for a sample, the scores from their weights."""
+        """Recompute the ballots from the stored scores of networks, and, for a sample, the scores from the weights."""
         report = self.report
         stored = sorted(name for name in self.directory.present if NETWORK.fullmatch(name))
         if not stored or not self.ballots:
@@ -83,15 +83,17 @@ class StoredNetworks(RunData):
             )
         if unknown:
             report.skipped(
-                f"the ballots of {len(unknown)} members",
+                f"the ballots of {counted(len(unknown), 'member')}",
                 "they vote by their class shares, which need the dataset",
             )
         if not wrong:
             n = self.parts.n_members - len(unknown)
-            report.passed(f"the ballots of {n:,} members for all inputs, ranked again from their stored scores")
+            members = counted(n, "member")
+            report.passed(f"the ballots of {members} for all inputs, ranked again from their stored scores")
         if scored:
             report.passed(
-                f"the stored scores of {scored:,} networks for {len(chosen):,} inputs, computed from their weights"
+                f"the stored scores of {counted(scored, 'network')} for {counted(len(chosen), 'input')}, computed from "
+                "their weights"
             )
 
     def _scorer(self, trainer: Trainer | None, why_absent: str) -> Trainer | None:
@@ -134,7 +136,7 @@ class StoredNetworks(RunData):
     def retrain(self, count: int, trainer: Trainer | None, why_absent: str) -> None:
         """Retrain networks chosen at random, and compare them with the stored ones bit for bit."""
         stored = sorted((int(m[1]), int(m[2])) for m in map(NETWORK.fullmatch, self.directory.present) if m)
-        what = f"{count} networks retrained"
+        what = f"{counted(count, 'network')} retrained"
         if not stored or self.divided is None or self.x is None or self.inputs is None:
             self.report.skipped(what, "this needs the stored networks and the dataset")
             return
@@ -162,7 +164,8 @@ class StoredNetworks(RunData):
             else:
                 same.append(f"{member}" if seed == 0 else f"{member} (seed {seed})")
         if same:
-            self.report.passed(f"{len(same)} networks retrained, bit for bit the same: members {', '.join(same[:12])}")
+            networks_retrained = f"{counted(len(same), 'network')} retrained"
+            self.report.passed(f"{networks_retrained}, bit for bit the same: members {', '.join(same[:12])}")
 
 
 def _same(scores: NDArray[Any], stored: Tensor) -> bool:

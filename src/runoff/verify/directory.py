@@ -1,4 +1,4 @@
-"""Directories with a manifest: every digest is checked before anything but the manifest is parsed."""
+"""Directories with a manifest, whose digests are checked before any other file is parsed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.files import read_header
-from runoff.verify._report import SHOWN, Report
+from runoff.verify._report import SHOWN, Report, counted
 
 RUN, CLASSIFIER, NETWORKS = "runoff run", "runoff classifier", "runoff torch classifier"
 VERSIONS = {RUN: (1,), CLASSIFIER: (1, 2), NETWORKS: (1, 2)}
@@ -29,7 +29,7 @@ HEX = re.compile(r"[0-9a-f]{64}")
 
 
 class UnfitError(ValueError):
-    """A file that cannot be used: one sentence says why."""
+    """A file that cannot be used; the message says why."""
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def read(path: Path, most: int) -> bytes:
 
 
 def sha256(path: Path) -> str:
-    """Return a file's SHA-256 without holding the file in memory."""
+    """Return the SHA-256 of a file without holding it in memory."""
     hashed = hashlib.sha256()
     with opened(path) as file:
         while block := file.read(CHUNK):
@@ -102,7 +102,7 @@ class Directory:
         return str(self.manifest["format"])
 
     def data(self, name: str, most: int = MOST_FILE) -> bytes:
-        """Return the bytes of a listed file, checked once more as they are read."""
+        """Return the bytes of a listed file, and check their digest again."""
         data = read(self.path / name, most)
         if name not in self.present or hashlib.sha256(data).hexdigest() != self.manifest["files"][name]:
             raise UnfitError("changed while it was being verified")
@@ -134,7 +134,7 @@ def npy(data: bytes) -> NDArray[Any]:
 
 
 def npz(data: bytes) -> dict[str, NDArray[Any]]:
-    """Parse the bytes of a .npz file; a file that would unpack to far more bytes than zlib allows is rejected."""
+    """Parse the bytes of a .npz file, and reject one that claims to unpack to more bytes than zlib can compress."""
     arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -244,12 +244,13 @@ def _check_files(directory: Directory, report: Report) -> None:
     if len(wrong) > SHOWN:
         report.files("manifest.json", f"{len(wrong) - SHOWN} more of the listed files do not match")
     if not wrong:
-        report.passed(f"the SHA-256 of {len(directory.present):,} files, before any of them was parsed")
+        report.passed(f"the SHA-256 of {counted(len(directory.present), 'file')}, before any of them was parsed")
     members = sum(name.startswith("members/") for name in absent)
     if members:
-        report.skipped(f"{members:,} networks", "members/ is not in the directory")
+        report.skipped(counted(members, "network"), "members/ is not in the directory")
     if len(absent) > members:
-        report.skipped(f"{len(absent) - members} files of certificates", "they are listed in the manifest, but missing")
+        n_files = counted(len(absent) - members, "file")
+        report.skipped(f"{n_files} of certificates", "listed in the manifest, but missing")
     if "digest" not in directory.manifest:
         report.skipped("the manifest itself", "it does not record its own digest")
     unlisted = sorted(
@@ -260,4 +261,4 @@ def _check_files(directory: Directory, report: Report) -> None:
     unlisted = [name for name in unlisted if name not in files]
     if unlisted:
         named = ", ".join(unlisted[:3]) + (", ..." if len(unlisted) > 3 else "")
-        report.skipped(f"{len(unlisted)} files that the manifest does not list", named)
+        report.skipped(f"{counted(len(unlisted), 'file')} that the manifest does not list", named)

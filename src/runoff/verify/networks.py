@@ -1,4 +1,4 @@
-"""Tensors and scores of stored networks, read without PyTorch, and ballots from scores."""
+"""Tensors and scores of stored networks, read without PyTorch, and ballots computed from scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from runoff.verify.directory import UnfitError, parsed
 
-SCORES = "runoff:scores"  # beside the weights: the network's scores for the test inputs
+SCORES = "runoff:scores"  # the scores of the network for the test inputs, stored with the weights
 SIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 READ = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 
@@ -65,9 +65,9 @@ def inputs_digest(images: NDArray[Any]) -> str:
 
 
 def mean_scores(scores: list[NDArray[Any]], shares: NDArray[np.float64] | None, n: int) -> NDArray[np.float32] | None:
-    """Return a member's scores: the mean over its networks, or its class shares without networks or a finite mean.
+    """Return the scores of a member: the mean over its networks, or its class shares if there is no finite mean.
 
-    None if class shares are needed and unknown.
+    Return None if class shares are needed and unknown.
     """
     if not scores:
         return None if shares is None else np.tile(shares.astype(np.float32), (n, 1))
@@ -81,7 +81,7 @@ def mean_scores(scores: list[NDArray[Any]], shares: NDArray[np.float64] | None, 
 
 
 def ranking(scores: NDArray[Any]) -> NDArray[Any]:
-    """Return ballots: n_classes - 1 points for the highest score, down to 0; of equal scores, the lower class first."""
+    """Return ballots: n_classes - 1 points for the highest score, down to 0; ties rank the lower class first."""
     n_classes = scores.shape[-1]
     points = np.empty(scores.shape, np.uint8 if n_classes <= 256 else np.uint16)
     order = np.argsort(-scores, axis=-1, kind="stable")
@@ -90,7 +90,7 @@ def ranking(scores: NDArray[Any]) -> NDArray[Any]:
 
 
 def arranged(x: NDArray[Any]) -> NDArray[Any]:
-    """Return images as networks see them: (n, height, width, channels)."""
+    """Return images in the layout of networks, (n, height, width, channels)."""
     return np.ascontiguousarray(x[..., None] if x.ndim == 3 else x)
 
 
