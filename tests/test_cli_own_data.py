@@ -44,7 +44,7 @@ def test_a_network_from_a_file(tmp_path, monkeypatch):
     assert run("update", "out", "--remove", "bad.npz", "--network", "net.py:make", "--device", "cpu").exit_code == 0
     (tmp_path / "net.py").write_text(NETWORK.format(width="0 or 1"))
     result = run("train", "images.npz", *options, "--network", name)
-    assert "net.py has changed since: its SHA-256 starts with" in result.stderr
+    assert "net.py has changed since training: its SHA-256 starts with" in result.stderr
     assert run("train", "images.npz", *options, "--network", "net.py:make").exit_code == 2  # another run
 
 

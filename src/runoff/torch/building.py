@@ -1,4 +1,4 @@
-"""Building a network from a seed, and seeding the global random number generators for a limited time."""
+"""Building of networks from seeds, and temporary seeding of the global random number generators."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from runoff.errors import InputError
 from runoff.torch.networks import Factory
 
 State = dict[str, Tensor]
-ATTEMPTS = 5  # at something that other threads may disturb by drawing global random numbers
+ATTEMPTS = 5  # to get a result that no other thread disturbed by drawing global random numbers
 _rng_lock = threading.RLock()
 
 
 def tensors_of(module: nn.Module) -> State:
-    """Return all parameters and buffers by name, including non-persistent buffers; shared ones once."""
+    """Return all parameters and buffers by name, including non-persistent buffers, and shared ones once."""
     return {name: value.detach() for name, value in (*module.named_parameters(), *module.named_buffers())}
 
 
 def build(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
     """Return a network whose initial weights are drawn from `source`.
 
-    Weights come from global random number generators, which other threads may use at the same time. So the network is
-    built twice, until both are equal. This also detects factories that are not reproducible or return shared tensors.
+    Weights come from global random number generators, which other threads may use at the same time. So two networks are
+    built until both are equal. This also detects factories that are not reproducible or return shared tensors.
     """
     for _ in range(ATTEMPTS):
         first, second = (build_once(factory, shape, n_classes, source) for _ in range(2))
@@ -51,7 +51,7 @@ def build(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.r
 
 
 def build_once(factory: Factory, shape: tuple[int, ...], n_classes: int, source: np.random.SeedSequence) -> nn.Module:
-    """Return a network as `build` does, unchecked: for callers that replace its weights."""
+    """Return a network without the checks of `build`, for callers that replace its weights."""
     torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
     with seeded_generators(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
         module = factory(torch_shape, n_classes)
@@ -77,7 +77,7 @@ def seeded_generators(seed: int) -> Iterator[None]:
 def draws_random_numbers(work: Callable[[], object]) -> bool:
     """Return whether a call draws global random numbers on the host.
 
-    It counts only if every attempt does: other threads may draw, too.
+    The result is True only if every attempt does, because other threads may also draw.
     """
     for _ in range(ATTEMPTS):
         with seeded_generators(0):

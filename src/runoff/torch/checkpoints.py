@@ -1,7 +1,7 @@
-"""Checkpoints: one file per trained network, written atomically and reused only for the same network.
+"""Checkpoints: one file per trained network, written atomically and reused only for an identical network.
 
-A network is the same if everything that it depends on is the same: samples and labels, seeds, recipe, architecture,
-device and versions. All of this goes into its identity.
+The identity of a network is a digest of everything that it depends on: samples and labels, seeds, recipe, architecture,
+device and versions.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from runoff.torch.training.trainer import Trainer
 
 FORMAT = "runoff network 1"
 PACKAGE = Path(__file__).parent.parent
-COMPUTING = tuple(  # a change of any other file leaves identities as they are
+COMPUTING = tuple(  # changes of other files do not change identities
     PACKAGE / name
     for name in (
         "hashing.py", "recipes.py", "torch/building.py", "torch/devices.py", "torch/inputs.py", "torch/networks.py",
         "torch/starting.py", "torch/training", "torch/kernels",
     )
 )  # fmt: skip
-ARRIVING = ".arriving"  # beside the networks: those that other processes have trained
+ARRIVING = ".arriving"  # folder next to the networks, for results of other processes
 SCORES = "runoff:scores"  # stored with the weights, if inputs were scored
 FILE = re.compile(r"member-(\d{6,})-seed-(\d{4,})\.safetensors")
 
 
 def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
-    """Return a digest of what a factory builds, the same on every machine.
+    """Return a digest of the modules that a factory builds, the same on every machine.
 
     It covers the names, shapes and types of the tensors, which of them are trained, the module's repr, and the source
-    of the factory and of all layers that are not PyTorch's.
+    of the factory and of all layers outside PyTorch.
     """
     factory = starting.plain(factory)
     module = build(factory, shape, n_classes, np.random.SeedSequence(0))
@@ -81,7 +81,8 @@ def _source(thing: Any) -> str:
 def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
     """Return a digest of a network's initial weights, logits and gradients on this machine.
 
-    It detects what the source does not show, such as a value that the factory takes from an outer scope.
+    It detects differences that are not visible in the source, such as a value that the factory reads from an outer
+    scope.
     """
     module = build(factory, shape, n_classes, np.random.SeedSequence(0))
     hashed = hashlib.sha256(digest(tensors_of(module)).encode())
@@ -103,12 +104,12 @@ def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
 
 @cache
 def sources() -> str:
-    """Return a digest of the code that decides a network's bits."""
+    """Return a digest of the code that determines the bits of networks."""
     return code_digest([*COMPUTING])
 
 
 def conditions(trainer: Trainer) -> dict[str, Any]:
-    """Return what the bits of this trainer's networks depend on here, besides samples and settings."""
+    """Return the facts that determine the bits of networks on this machine, besides samples and settings."""
     here = {
         "device": devices.describe(trainer.device),
         "precision": trainer.precision,
@@ -127,7 +128,7 @@ def conditions(trainer: Trainer) -> dict[str, Any]:
 
 
 def _network_identity(trainer: Any, kind: dict[str, Any]) -> list[Any]:
-    """Return all that networks depend on, besides device and versions, as parts of their identity."""
+    """Return the parts of the identity of networks, without device and versions."""
     return [
         trainer.recipe.to_dict(),
         kind["kernels"],
@@ -141,7 +142,7 @@ def _network_identity(trainer: Any, kind: dict[str, Any]) -> list[Any]:
 
 
 class Identities:
-    """The identities of the networks of one trainer, here or where `kind` describes."""
+    """The identities of the networks of a trainer, on this machine or on one of the given kind."""
 
     def __init__(self, trainer: Any, kind: dict[str, Any] | None = None) -> None:
         kind = conditions(trainer) if kind is None else kind
@@ -155,7 +156,7 @@ class Identities:
         self.trained_with["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
 
     def identity(self, job: Job) -> str:
-        """Return a digest of everything that this network depends on."""
+        """Return the identity of a network."""
         images = job.images()
         job_inputs = [
             job.member,
@@ -172,7 +173,7 @@ class Checkpoints:
     """Networks in a directory, one safetensors file each.
 
     `weights=False` stores scores only, for ensembles whose weights would fill a disk; `half=True` stores scores in half
-    precision. Anyone who can write to the directory can change predictions, but nothing that is read is executed.
+    precision. Anyone who can write to the directory can change predictions, but no content of a file is executed.
     """
 
     def __init__(self, path: str | Path, *, weights: bool = True, half: bool = False, make: bool = True) -> None:
@@ -191,9 +192,9 @@ class Checkpoints:
         return {(int(match[1]), int(match[2])): file for match, file in named if match}
 
     def get(self, job: Job, identity: str | None, inputs: str | None) -> Trained | None:
-        """Return the network if it is stored with this identity, with its scores only if they are for these inputs.
+        """Return the network if it is stored with this identity, and its scores if they are for these inputs.
 
-        Without an identity, any network of that member and seed is returned, for callers that have checked it.
+        Without an identity, return any network of this member and seed, for callers that have checked the files.
         """
         file = self.file(job.member, job.seed)
         if not file.exists():
@@ -207,9 +208,9 @@ class Checkpoints:
         return None if not trained.state and trained.scores is None else trained
 
     def has(self, job: Job, identity: str, inputs: str | None) -> bool:
-        """Return whether the network is stored, by its file's metadata alone.
+        """Return whether the network is stored, judged by the metadata of its file.
 
-        With `inputs`, its scores for them must be stored; without, its weights.
+        With `inputs`, its scores for these must be stored; without, its weights.
         """
         file = self.file(job.member, job.seed)
         if not file.exists():
@@ -228,14 +229,14 @@ class Checkpoints:
             return float((opened.metadata() or {}).get("seconds", 0))
 
     def put(self, trained: Trained, identity: str) -> Trained:
-        """Write a network atomically and return it as `get` will: with `half`, its scores are rounded."""
+        """Write a network atomically, and return it as `get` would: with `half`, its scores are rounded."""
         if trained.scores is not None and self.half:
             trained = replace(trained, scores=torch.from_numpy(trained.scores).half().float().numpy())
         self._write(trained.member, trained.seed, encoded(trained, identity, weights=self.weights, half=self.half))
         return trained
 
     def accept(self, job: Job, data: bytes, identity: str) -> Trained:
-        """Store a network that was trained elsewhere, from the content of its file."""
+        """Store a network that another process trained, from the content of its file."""
         trained = decoded(job, data, identity)
         self._write(job.member, job.seed, data)
         return trained
@@ -247,7 +248,7 @@ class Checkpoints:
 
     @property
     def arriving(self) -> str:
-        """The folder in which other processes leave networks for this store."""
+        """The folder to which other processes write networks for this store."""
         return str(self.path.absolute() / ARRIVING)
 
     def keep_only(self, identities: set[str]) -> None:
@@ -255,7 +256,7 @@ class Checkpoints:
 
 
 def is_checkpoint(file: Path) -> bool:
-    """Return whether a path is a regular file whose metadata says that it is a checkpoint, so it may be deleted."""
+    """Return whether a path is a regular file with the metadata of a checkpoint, so that it may be deleted."""
     if file.is_symlink() or not file.is_file():
         return False
     try:
@@ -266,7 +267,7 @@ def is_checkpoint(file: Path) -> bool:
 
 
 def digest(state: State) -> str:
-    """Return a SHA-256 of the tensors' names, types, shapes and values."""
+    """Return a SHA-256 of the names, types, shapes and values of tensors."""
     hashed = hashlib.sha256()
     for name in sorted(state):
         value = state[name].detach().contiguous()
@@ -276,7 +277,7 @@ def digest(state: State) -> str:
 
 
 def encoded(trained: Trained, identity: str, *, weights: bool, half: bool) -> bytes:
-    """Return the content of a network's file."""
+    """Return the content of a checkpoint file."""
     state = dict(trained.state) if weights else {}
     if trained.scores is not None:
         scores = torch.from_numpy(trained.scores)
@@ -293,14 +294,14 @@ def encoded(trained: Trained, identity: str, *, weights: bool, half: bool) -> by
 
 
 def decoded(job: Job, data: bytes, identity: str) -> Trained:
-    """Return the network in the content of a file, if it is the one with this identity."""
+    """Return the network in the content of a file, or raise an error if it has another identity."""
     try:
         length = int.from_bytes(data[:8], "little")
         metadata, state = json.loads(data[8 : 8 + length]).get("__metadata__", {}), parse(data)
     except (SafetensorError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"the result of member {job.member} cannot be read ({error}): retrain it") from None
     if metadata.get("identity") != identity or metadata.get("digest") != digest(state):
-        raise CheckpointError(f"the result of member {job.member} is damaged or of another network: retrain it")
+        raise CheckpointError(f"the result of member {job.member} is damaged or belongs to another network: retrain it")
     return _trained(job, metadata, state)
 
 

@@ -55,8 +55,8 @@ class NetworkMember:
 class TorchClassifier(Ensemble):
     """An ensemble of networks that certifies how many edits of the training samples cannot change a prediction.
 
-    It works as `RunoffClassifier`, with networks as members. Each is trained only on the samples of the member's
-    buckets, with the same bits whatever is trained at the same time.
+    It works like `RunoffClassifier`, with networks as members. Each is trained only on the samples of its member's
+    buckets, with the same bits whatever else is trained at the same time.
 
     Samples are images, as an array (n, height, width, channels) or (n, height, width) or as a tensor
     (n, channels, height, width), or rows of numbers (n, features). Each member normalises inputs by the mean and the
@@ -66,22 +66,22 @@ class TorchClassifier(Ensemble):
     ----------
     network : "nin" (the paper's), "small", or a function (shape, n_classes) -> nn.Module, where shape is the shape of
         one input in PyTorch: (channels, height, width) or (features,)
-    recipe : a `Recipe` or the name of one: "paper", "paper-no-flip", "strong", "strong-no-flip", "quick". Fixed
-        beforehand
+    recipe : a `Recipe` or the name of one: "paper", "paper-no-flip", "strong", "strong-no-flip", "quick". It must be
+        fixed in advance
     weights : initial weights of all networks: None (random), the path of a safetensors file that does not depend on
-        the training samples, as written by `runoff pretrain`, or "procedural" (such weights from the package)
+        the training samples, as written by `runoff pretrain`, or "procedural" (weights of this kind in the package)
     encoder : members are ridge heads on the features of this trusted encoder, trained in closed form, in place of
         networks: the name of one ("efficientnet-lite0", "-lite1", "-lite2"; with "-no-flip" for images whose mirror
-        image means something else), the path of a safetensors file with such weights, an `Encoder`, or a function from
-        X to features. `network`, `recipe` and `weights` are not used
+        image may have another class), the path of a safetensors file with such weights, an `Encoder`, or a function
+        from X to features. `network`, `recipe` and `weights` are then ignored
     classes : all possible labels. Required: the outputs of the networks must not depend on the labels in y
     n_seeds : networks per member, with different seeds, whose scores are averaged (DPA*)
     device : "cpu", "cuda", "cuda:N". Default: a GPU if one is available
-    in_flight : networks trained at a time. It affects the time only, not the results
-    checkpoints : a directory for finished networks, so that an interrupted fit continues where it stopped
-    progress : show progress on stderr. Default: if it is a terminal
+    in_flight : networks trained at a time. It affects the time, not the results
+    checkpoints : a directory for finished networks, from which an interrupted fit resumes
+    progress : show progress on stderr. Default: if warnings are enabled
     executor : where networks are trained: "local" (the default), "joblib", "ray", or an object of `runoff.executors`
-        such as `Ray(gpus=1)`. `device` then says where they are scored
+        such as `Ray(gpus=1)`. `device` then determines where they are scored
     n_partitions, spread, election, bound, hash_key, random_state, hash, threat, shared : as in `RunoffClassifier`.
         Networks learn from what `shared` returns: rows of numbers, or images
 
@@ -136,20 +136,20 @@ class TorchClassifier(Ensemble):
         """Hash the samples into buckets and train every member on the samples of its buckets.
 
         With `groups`, the source of each sample, one edit is one source, as in `RunoffClassifier`. The inputs `score`
-        are scored when each network finishes, so that certifying them later takes no inference.
+        are scored when each network finishes, so that certifying them later needs no inference.
         """
         self._to_score = None if score is None else self._as_scored(inputs.images(score, devices.find(self.device)))
         return super().fit(X, _host(y), _host(groups), **unsupported)
 
     def _undo(self, before: dict[str, Any]) -> None:
-        """Restore the state before a failed call, but keep finished networks for the next attempt."""
+        """Restore the state before a failed call, but keep finished networks for the next call."""
         store = self.__dict__.get("_store")
         super()._undo(before)
         if store is not None:
             self._store: Any = store
 
     def add_seeds(self, n: int) -> Self:
-        """Train n more networks per member by the same recipe; existing networks do not change."""
+        """Train n more networks per member with the same recipe; existing networks do not change."""
         check_is_fitted(self)
         if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
             raise InputError(f"n must be a whole number of at least 1, got {n!r}")
@@ -196,7 +196,7 @@ class TorchClassifier(Ensemble):
         return networks.load(cls, Path(path), network, device)
 
     def restore_networks(self, recipe: Recipe, network: Factory, first_weights: dict[str, str] | None) -> None:
-        """Set what the networks of a saved classifier were trained with; the caller sets the members."""
+        """Set the recipe, architecture and initial weights of a saved classifier; the caller sets the members."""
         self._recipe, self._network, self.first_weights_ = recipe, network, first_weights
         self._inputs: Any = None
 
@@ -217,7 +217,7 @@ class TorchClassifier(Ensemble):
             )
 
     def _check_only_encoder(self) -> None:
-        """Refuse settings of networks beside an encoder."""
+        """Raise an error if settings of networks are combined with an encoder."""
         if self.weights is not None:
             raise InputError("weights are those of networks, which are not used with an encoder: leave one of them out")
         if self.n_seeds != 1:
@@ -239,7 +239,7 @@ class TorchClassifier(Ensemble):
         return None if self.encoder is None else encoders.get(self.encoder, self.device)
 
     def _as_scored(self, images: NDArray[Any]) -> NDArray[Any]:
-        """Return inputs in the form that the trainer scores: an encoder gets them as they are."""
+        """Return inputs in the form that the trainer scores: unchanged for an encoder, else compact."""
         return images if self.encoder is not None else compact(images)
 
     def _seen_by_members(self, samples: Samples, digests: Any = None) -> Samples:
@@ -260,10 +260,10 @@ class TorchClassifier(Ensemble):
         if self.checkpoints is not None:
             self._store = Checkpoints(self.checkpoints)
         elif not isinstance(getattr(self, "_store", None), MemoryStore):
-            self._store = MemoryStore()  # an existing one has the networks that a failed fit finished
+            self._store = MemoryStore()  # an existing one contains the networks that a failed fit finished
 
     def trainer(self) -> Trainer:
-        """Return the trainer that scores the networks of this fitted classifier, and trains them if it is done here."""
+        """Return the trainer that scores the networks of this fitted classifier, and trains them on this machine."""
         return self._trainer_settings().trainer()
 
     def _trainer_settings(self) -> TrainerSettings:
@@ -295,7 +295,7 @@ class TorchClassifier(Ensemble):
         with closing(pipeline.train(self.progress)) as training:
             for trained in training:
                 networks[trained.member].append(trained)
-        # Removing a sample is unlearning it, so networks that were trained on it are deleted.
+        # A removed sample must be unlearned, so networks that were trained on it are deleted.
         self._identities = {k: v for k, v in self._identities.items() if k[0] not in networks} | pipeline.identities
         self._store.keep_only(set(self._identities.values()))
         n_classes = len(self.classes_)
@@ -317,7 +317,7 @@ class TorchClassifier(Ensemble):
         return ballots  # type: ignore[no-any-return]
 
     def _by_member(self, inputs: Samples) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Yield each member's scores."""
+        """Yield the index and the scores of each member."""
         states = [((m.index, s), state) for m in self.members_ for s, state in enumerate(m.fitted)]
         n_missing = {m.index: len(m.fitted) for m in self.members_}
         parts: dict[int, dict[int, NDArray[np.float32]]] = {m.index: {} for m in self.members_}
@@ -329,13 +329,13 @@ class TorchClassifier(Ensemble):
             parts[m][s] = scores
             n_missing[m] -= 1
             if not n_missing[m]:
-                by_seed = parts.pop(m)  # summed in the order of seeds, so that the order of arrival has no effect
+                by_seed = parts.pop(m)  # summed in the order of seeds, whatever the order of the results
                 yield m, member_scores([by_seed[s] for s in sorted(by_seed)], self.members_[m].shares, len(inputs))
 
     def _network_scores(self, states: list[Any], inputs: NDArray[Any]) -> Iterator[Any]:
-        """Yield the networks' scores; those for the inputs passed to `fit` are stored."""
+        """Yield the scores of all networks, from memory if the inputs are those passed to `fit`."""
         if len(self.members_) != self.partition_.n_members:
-            raise InputError("the classifier is only partly fitted: fit it again")
+            raise InputError("the classifier is only partially fitted: fit it again")
         known = self._inputs is not None and np.array_equal(self._inputs, inputs)
         if known and all(scores is not None for m in self.members_ for scores in m.scores):
             yield from (((m.index, s), scores) for m in self.members_ for s, scores in enumerate(m.scores))

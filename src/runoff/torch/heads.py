@@ -34,17 +34,17 @@ COMPUTING = tuple(PACKAGE / name for name in ("encoders.py", "heads.py", "torch/
 class HeadTrainer(Trainer):
     """A trainer of ridge heads on the features of an encoder, with the interface of `Trainer`.
 
-    A head depends on its samples and on the encoder only, bit for bit. It chooses the strength of its ridge on its own
-    samples, so the choice is inside the guarantee.
+    A head depends only on its samples and on the encoder, bit for bit. Its ridge penalty is also chosen on its samples,
+    so the choice is covered by the guarantee.
 
     Parameters
     ----------
-    encoder : the encoder, which no training sample may have influenced
+    encoder : the encoder, which must not depend on any training sample
     shape : the shape of one sample
     n_classes : the number of scores per input
-    device : of the encoder. Heads are trained on the CPU
+    device : the device of the encoder. Heads are trained on the CPU
     in_flight : heads at a time. Default: the number of cores
-    progress : show progress on stderr. Default: if warnings are on
+    progress : show progress on stderr. Default: if warnings are enabled
 
     """
 
@@ -89,7 +89,7 @@ class HeadTrainer(Trainer):
             started = time.perf_counter()
             try:
                 ridge = heads.fit_head(features[np.searchsorted(needed, job.rows)], job.labels, self.n_classes)
-            except InputError as error:  # by the member's samples alone, so that no other sample can cause it
+            except InputError as error:  # depends on the samples of the member only
                 return Trained(job.member, job.seed, {}, None, digest, str(error), time.perf_counter() - started)
             state = {
                 "weight": torch.from_numpy(np.ascontiguousarray(ridge.coef.T)),
@@ -109,7 +109,7 @@ class HeadTrainer(Trainer):
             yield from pool.map(lambda named: (named[0], _scores(named[1], encoded)), states)
 
     def _encoded(self, inputs: NDArray[Any]) -> NDArray[np.float32]:
-        """Return the features of inputs; those of the last call are kept, since many heads score the same inputs."""
+        """Return the features of inputs, and keep those of the last call, since many heads score the same inputs."""
         digest = array_digest(inputs)
         if self._last is None or self._last[0] != digest:
             self._last = digest, self.encoder.features(inputs, show=self.progress)

@@ -15,7 +15,7 @@ ON_IMAGES = ("crop", "flip", "jitter", "cutout", "affine", "trivial", "cutmix", 
 
 
 def images(X: Any, device: torch.device) -> NDArray[Any]:
-    """Return X as an array; images are (n, height, width[, channels]), as a tensor (n, channels, height, width)."""
+    """Return X as an array, from images (n, height, width[, channels]), tensors (n, channels, height, width) or rows."""
     if isinstance(X, torch.Tensor):
         if X.device.type != "cpu" and X.device != device:
             raise DeviceError(f"X must be on {device} or on the host, got a tensor on {X.device}: move it")
@@ -63,7 +63,7 @@ def _stacked(X: Any) -> NDArray[Any]:
 
 
 def suits(recipe: Recipe, X: NDArray[Any]) -> None:
-    """Reject a recipe with operations for images if X has rows of numbers."""
+    """Raise an error if X has rows of numbers and the recipe has operations for images."""
     used = [name for name in ON_IMAGES if getattr(recipe, name)]
     if X.ndim == 2 and used:
         raise InputError(f"the recipe's {used[0]} is for images, but X has rows of {X.shape[1]} numbers: turn it off")

@@ -1,4 +1,4 @@
-"""Networks: the paper's Network-in-Network, and a small network for CPUs."""
+"""Architectures: the paper's Network-in-Network, and a small network for CPUs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor, weight: Tensor | None = None, kernel: str | None = None) -> Tensor:
         """Apply the block; on a GPU, everything after the convolution is one operation.
 
-        `weight` is the convolution's weight in bf16. `kernel` comes from `choose_kernels`: "product" fuses the
-        convolution, too; "masked" is for the block after a "product".
+        `weight` is the convolution's weight in bf16. `kernel` comes from `choose_kernels`: "product" also fuses the
+        convolution; "masked" is for the block after a "product".
         """
         if kernel is not None:
             return self._as_product(x, kernel)
@@ -71,7 +71,7 @@ class Block(nn.Module):
 
     @property
     def _as_built(self) -> bool:
-        """Whether the convolution is still of the kind that `__init__` creates."""
+        """Whether the convolution still has the settings of `__init__`."""
         conv, size = self.convolution, self.convolution.kernel_size[0]
         same_size = conv.kernel_size == (size, size) and conv.padding == (size // 2, size // 2)
         plain = conv.stride == conv.dilation == (1, 1) and conv.groups == 1 and conv.padding_mode == "zeros"
@@ -132,8 +132,8 @@ def choose_kernels(blocks: Sequence[Block], x: Tensor) -> list[str | None]:
 class NetworkInNetwork(nn.Module):
     """The paper's Network-in-Network: three stages of one convolution and two of size 1 x 1, 96 to 192 channels wide.
 
-    It has PyTorch's default initial weights: on held-out training images, members reached an accuracy of 57 % with
-    them, and of 53 % with normally distributed weights scaled by the number of outputs.
+    It uses PyTorch's default initial weights: on held-out training images, members reached an accuracy of 57 % with
+    these, and of 53 % with normally distributed weights scaled by the number of outputs.
     """
 
     channels_last = True
@@ -167,7 +167,7 @@ class NetworkInNetwork(nn.Module):
         return x
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logits, in full precision from the last mean on."""
+        """Return the logits; the last mean and the linear layer are computed in full precision."""
         blocks = [block for block in self.blocks if type(block) is Block]
         if len(blocks) == len(self.blocks) and all(block.fused(x) for block in blocks):
             x = self._fused(blocks, x)
@@ -229,7 +229,7 @@ NETWORKS: dict[str, Factory] = {"nin": network_in_network, "small": small}
 
 
 def get(network: str | Factory) -> Factory:
-    """Return the factory of that name; a function is returned unchanged."""
+    """Return the factory with this name; a function is returned unchanged."""
     if isinstance(network, str):
         if network not in NETWORKS and ".py:" in network:
             raise InputError(

@@ -1,7 +1,7 @@
-"""Networks from a file of yours, as in net.py:make, for commands.
+"""Networks from a file of the user, as in net.py:make, for the command line.
 
-Their name in a run is net.py:make@ and the start of the file's SHA-256, so a changed file is noticed. No command runs
-code because a run names it: the file must be passed again.
+Their name in a run is net.py:make@ and the start of the SHA-256 of the file, so that changes of the file are detected.
+No command executes code that a run names: the file must be passed again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXPECTED = "FILE.py:FUNCTION, where FUNCTION(shape, n_classes) returns a torch.n
 
 
 def registered(network: str) -> str:
-    """Return the name of a network; FILE.py:FUNCTION is imported and known by its name from then on."""
+    """Return the name of a network, after importing and registering FILE.py:FUNCTION."""
     if network in NAMES:
         return network
     given, _, digest = network.partition("@")
@@ -33,7 +33,7 @@ def registered(network: str) -> str:
     start = hashlib.sha256(code).hexdigest()[:12]
     if digest and digest != start:
         raise InputError(
-            f"--network {path.name} has changed since: its SHA-256 starts with {start}, not with {digest:.12}"
+            f"--network {path.name} has changed since training: its SHA-256 starts with {start}, not with {digest:.12}"
         )
     spec = importlib.util.spec_from_file_location(f"runoff_network_{start}", path)
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""Images as the input of encoders: one form, one size."""
+"""Preparation of images for encoders: one layout, one size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The networks of an ensemble: those that it needs, those that its store has, and training of the rest.
+"""Pipeline for the networks of an ensemble: jobs, a store of finished networks, and training of the missing ones.
 
 `TorchClassifier` and runs train through this module. They differ in their store: memory, a folder of checkpoints, or
 the members of a run.
@@ -27,9 +27,10 @@ from runoff.torch.workload import Key, Networks, TrainerSettings
 
 
 class Store(Protocol):
-    """A place for finished networks, so that interrupted training continues where it stopped.
+    """Interface to a store of finished networks, from which interrupted training resumes.
 
-    Files have weights or not, and scores in half precision or not. Other processes leave networks in `arriving`.
+    `weights` and `half` say whether files have weights, and scores in half precision. Other processes write networks to
+    `arriving`.
     """
 
     @property
@@ -45,20 +46,20 @@ class Store(Protocol):
         """Return whether the network is stored; with `inputs`, whether its scores for these inputs are, too."""
 
     def get(self, job: Job, identity: str, inputs: str | None) -> Trained | None:
-        """Return the network if it is stored, with its scores only if they are for these inputs."""
+        """Return the network if it is stored, and its scores if they are for these inputs."""
 
     def put(self, trained: Trained, identity: str) -> Trained:
-        """Store a network and return it as `get` will."""
+        """Store a network, and return it as `get` would."""
 
     def accept(self, job: Job, data: bytes, identity: str) -> Trained:
-        """Store a network that was trained elsewhere, from the content of its file, and return it."""
+        """Store a network that another process trained, from the content of its file, and return it."""
 
     def keep_only(self, identities: set[str]) -> None:
         """Delete networks of other identities, unless the store is shared."""
 
 
 class MemoryStore:
-    """Networks in memory, where finished ones survive an error in another member."""
+    """A store in memory, which keeps finished networks after an error in another member."""
 
     weights, half, arriving = True, False, None
 
@@ -71,7 +72,7 @@ class MemoryStore:
         return kept is not None and inputs in (None, kept.inputs)
 
     def get(self, job: Job, identity: str, inputs: str | None) -> Trained | None:  # noqa: ARG002
-        """Return the network if it is stored, with its scores only if they are for these inputs."""
+        """Return the network if it is stored, and its scores if they are for these inputs."""
         kept = self._networks.get(identity)
         return kept if kept is None or kept.inputs == inputs else replace(kept, scores=None)
 
@@ -81,7 +82,7 @@ class MemoryStore:
         return trained
 
     def accept(self, job: Job, data: bytes, identity: str) -> Trained:
-        """Store a network that was trained elsewhere, from the content of its file, and return it."""
+        """Store a network that another process trained, from the content of its file, and return it."""
         return self.put(decoded(job, data, identity), identity)
 
     def keep_only(self, identities: set[str]) -> None:
@@ -107,7 +108,7 @@ def network_jobs(
 
 
 def class_shares(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-    """Return the share of each class among a member's samples, by which a member without networks votes."""
+    """Return the share of each class among the samples of a member, its scores if it has no networks."""
     shares: NDArray[np.float64] = np.bincount(codes, minlength=n_classes) / max(1, len(codes))
     return shares
 
@@ -115,7 +116,7 @@ def class_shares(codes: NDArray[np.int64], n_classes: int) -> NDArray[np.float64
 def member_scores(
     scores: Sequence[NDArray[np.float32]], shares: NDArray[np.float64], n_inputs: int
 ) -> NDArray[np.float32]:
-    """Return a member's scores: the mean over its networks, or its class shares where that is not finite."""
+    """Return the scores of a member: the mean over its networks, or its class shares where the mean is not finite."""
     if not scores:
         return np.tile(shares.astype(np.float32), (n_inputs, 1))
     mean: NDArray[np.float32] = np.mean([part.astype(np.float64) for part in scores], axis=0).astype(np.float32)
@@ -125,10 +126,10 @@ def member_scores(
 
 @dataclass(frozen=True, eq=False)
 class Pipeline:
-    """The networks that an ensemble needs, and those that its store is missing.
+    """The networks that an ensemble needs, and those that are missing from its store.
 
-    `inputs` are scored when each network finishes. `trained_with` describes all that networks depend on besides samples
-    and settings: device, precision, versions and code.
+    `inputs` are scored when each network finishes. `trained_with` records the facts that networks depend on besides
+    samples and settings: device, precision, versions and code.
     """
 
     settings: TrainerSettings
@@ -163,14 +164,14 @@ class Pipeline:
         return cls(settings, store, jobs, missing, identities, inputs, trained_with, executor, kinds)
 
     def work(self, jobs: Iterable[Job] | None = None) -> Networks:
-        """Return the training of these networks, by default of those that are missing, for the executor."""
+        """Return the work of training these networks, by default the missing ones, for the executor."""
         wanted = {job.key: job for job in (self.missing if jobs is None else jobs)}
         identities = {key: self.identities[key] for key in wanted}
         store, kinds = self.store, () if self.executor.here else self.kinds
         return Networks(self.settings, wanted, self.inputs, identities, store.weights, store.half, kinds)
 
     def train(self, show: bool | None = None) -> Generator[Trained]:
-        """Train the missing networks and yield each once it is in the store."""
+        """Train the missing networks, and yield each when it is stored."""
         done, watch = len(self.jobs) - len(self.missing), Watch(show)
         with closing(self._results(watch)) as results:
             shown = with_progress(
@@ -179,7 +180,7 @@ class Pipeline:
             yield from shown
 
     def _results(self, watch: Watch) -> Generator[Trained]:
-        """Collect what other processes have finished, then train the rest."""
+        """Collect the networks that other processes have finished, then train the rest."""
         work, storage = self.work(), self.executor.storage_for(self.store.arriving)
         left, found = dict(work.jobs), [] if storage is None else storage.existing()
         by_address = {work.address(key): key for key in left} if found else {}
@@ -199,7 +200,7 @@ class Pipeline:
             self._clear(storage)
 
     def _clear(self, storage: Storage) -> None:
-        """Remove what has been collected: only at the end, so that a kill loses nothing."""
+        """Remove collected results from the storage, at the end, so that an interruption loses nothing."""
         if collected := storage.existing():
             work = self.work(self.jobs)
             addresses = {work.address(key) for key in work.jobs}
@@ -209,7 +210,7 @@ class Pipeline:
         storage.close()
 
     def kept(self) -> Iterator[Trained]:
-        """Yield the networks that were in the store when this was planned."""
+        """Yield the networks that were stored before training."""
         digest = None if self.inputs is None else array_digest(self.inputs)
         missing = {job.key for job in self.missing}
         for job in self.jobs:
@@ -220,7 +221,7 @@ class Pipeline:
 
 
 def _joined(kinds: list[dict[str, str]]) -> dict[str, str]:
-    """Return a description of several kinds of machine, in the order in which members are given to them."""
+    """Return a description of several kinds of machine, in the order in which members are assigned to them."""
     return {
         name: value if all(kind[name] == value for kind in kinds) else " | ".join(kind[name] for kind in kinds)
         for name, value in kinds[0].items()

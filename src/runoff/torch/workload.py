@@ -1,4 +1,4 @@
-"""The work of training networks, for an executor: on this machine's device, or on those of a cluster."""
+"""Training of networks as work for an executor, on this machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS_PER_PIXEL, SECONDS_PER_STEP, START_SECONDS = 0.85e-3 / (128 * 32 * 32), 
 
 @dataclass(frozen=True, eq=False)
 class TrainerSettings:
-    """The settings of a `Trainer` that may be made on another machine. They are those of `Trainer`."""
+    """The parameters of a `Trainer`, from which other machines can create it."""
 
     network: Factory
     recipe: Recipe
@@ -38,13 +38,13 @@ class TrainerSettings:
     in_flight: int | None = None
 
     def trainer(self, place: Place = Place()) -> Trainer:  # noqa: B008
-        """Return a trainer on this machine. A task's place says whether it has a GPU, whatever `device` says."""
+        """Return a trainer on this machine; the place of a task overrides `device`."""
         device = self.device if place.gpu is None else "cuda" if place.gpu else "cpu"
         in_flight = self.in_flight or (None if place.gpu else place.cpus)
         return Trainer(self.network, self.recipe, self.shape, self.n_classes, device=device, in_flight=in_flight)
 
     def kind(self, place: Place = Place()) -> dict[str, Any]:  # noqa: B008
-        """Return what the bits of networks depend on here."""
+        """Return the facts that determine the bits of networks on this machine."""
         return checkpoints.conditions(self.trainer(place))
 
     def steps_of(self, n_samples: int) -> int:
@@ -56,7 +56,7 @@ class HeadSettings(TrainerSettings):
     """The settings of a `HeadTrainer`, which encodes samples on this machine."""
 
     def __init__(self, trainer: HeadTrainer) -> None:
-        super().__init__(linear, Recipe(epochs=1), trainer.shape, trainer.n_classes)  # a recipe that is not used
+        super().__init__(linear, Recipe(epochs=1), trainer.shape, trainer.n_classes)  # the recipe is not used
         object.__setattr__(self, "_trainer", trainer)
 
     def trainer(self, place: Place = Place()) -> Trainer:  # noqa: ARG002, B008
@@ -71,10 +71,9 @@ class HeadSettings(TrainerSettings):
 
 @dataclass(frozen=True, eq=False)
 class Networks(Work):
-    """Networks to train: an item is a member and a seed.
+    """Networks to train; an item is a member and a seed.
 
-    `identities` name the networks; results are files as `Checkpoints` writes them, with weights or not, and scores in
-    half precision or not.
+    Results are files as `Checkpoints` writes them, with `identities`; `weights` and `half` have the same meaning.
     """
 
     settings: TrainerSettings
@@ -88,13 +87,13 @@ class Networks(Work):
     def train(self, items: Sequence[Key], place: Place) -> Iterator[tuple[Key, Trained]]:
         """Train these networks on one device, several at a time."""
         inputs = self.inputs
-        if inputs is not None and not inputs.flags.writeable:  # shared memory of the cluster, which PyTorch warns of
+        if inputs is not None and not inputs.flags.writeable:  # shared memory of the cluster, about which PyTorch warns
             inputs = inputs.copy()
         for trained in self.settings.trainer(place).train([self.jobs[item] for item in items], inputs):
             yield (trained.member, trained.seed), trained
 
     def kind(self, place: Place) -> dict[str, Any]:
-        """Return what the bits of networks depend on here."""
+        """Return the facts that determine the bits of networks on this machine."""
         return self.settings.kind(place)
 
     def member(self, item: Key) -> int:
@@ -118,14 +117,14 @@ class Networks(Work):
         return float(max(1, self.settings.steps_of(len(self.jobs[item].rows))))
 
     def measure(self, items: Sequence[Key], place: Place) -> float:
-        """Return the seconds that these networks take: a few steps measured on a CPU, computed for a GPU."""
+        """Return the estimated seconds for these networks: from a few steps on a CPU, computed for a GPU."""
         jobs = [self.jobs[item] for item in items]
         scored = jobs[0].images() if self.inputs is None else self.inputs
         sizes = [len(job.rows) for job in jobs]
         return guess(self.settings.trainer(place), jobs[0], sizes, np.array(scored)) - START_SECONDS * bool(place.gpu)
 
     def address(self, item: Key) -> str:
-        """Return a name that no other result has: by the network, the inputs that it scored, the form of its file."""
+        """Return a unique name for a result: a digest of the network, the inputs that it scored and the format."""
         scored = "" if self.inputs is None else self._inputs_digest
         return sha256(f"{self.identities[item]} {scored} {self.weights} {self.half}".encode())
 
@@ -143,7 +142,7 @@ class Networks(Work):
         return known
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return a few arrays instead of two per network, which cost more than their content."""
+        """Pack all jobs into a few arrays, since two arrays per network would be slow to send."""
         jobs = list(self.jobs.values())
         packed = {
             "keys": np.array([job.key for job in jobs], np.int64).reshape(-1, 2),
@@ -173,7 +172,7 @@ class Networks(Work):
 
 
 def guess(trainer: Trainer, example: Job, sizes: Iterable[int], scored: NDArray[Any]) -> float:
-    """Return roughly how many seconds it takes to train networks on these numbers of samples and score inputs."""
+    """Return the estimated seconds to train networks on these numbers of samples and to score inputs."""
     if isinstance(trainer, HeadTrainer):
         return trainer.guess(len(example.samples), scored)
     recipe, shape = trainer.recipe, trainer.shape

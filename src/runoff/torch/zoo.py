@@ -1,7 +1,7 @@
-"""Encoders from torchvision and timm, by name: their pretrained models without the last layer.
+"""Encoders from torchvision and timm: pretrained models, by name, without the last layer.
 
-These packages download the weights when a model is first used, in their own formats and to their own places. What is
-recorded is the SHA-256 of the tensors that they return.
+These packages download the weights when a model is first used, in their own formats and to their own caches. Manifests
+record the SHA-256 of the tensors that they return.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BATCH = 64  # images per call on a GPU
 
 
 def encoder(library: str, name: str, *, device: Any = None, flip: bool | None = None) -> Encoder:
-    """Return an encoder of images made of a pretrained model."""
+    """Return an encoder of images from a pretrained model."""
     package = _imported(library)
     make = _of_torchvision if library == "torchvision" else _of_timm
     try:
@@ -92,7 +92,7 @@ def _of_timm(package: Any, name: str) -> tuple[nn.Module, int, Sequence[float], 
 
 
 def without_last_layer(module: nn.Module) -> nn.Module:
-    """Replace the last linear layer of a classifier by the identity."""
+    """Replace the last linear layer of a classifier with the identity."""
     name = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)][-1]
     parent, _, last = name.rpartition(".")
     setattr(module.get_submodule(parent), last, nn.Identity())

@@ -1,4 +1,4 @@
-"""The start and the end of a step on a GPU: batch and first convolution, and the last mean with the linear layer."""
+"""Operations at the start and end of a step on a GPU: batch, first convolution, and last mean with linear layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _kernels() -> Any:
 
 
 def supports(recipe: Recipe, images: Tensor) -> bool:
-    """Return whether `batch` does all that a recipe does to images; the kernel is for few channels."""
+    """Return whether `batch` supports all operations of a recipe on images; the kernel is for few channels."""
     off = all(getattr(recipe, field.name) == field.default for field in fields(recipe) if field.name not in KNOWN)
     return images.ndim == 4 and images.shape[3] <= 16 and off
 
@@ -36,7 +36,7 @@ def supports(recipe: Recipe, images: Tensor) -> bool:
 def batch(
     images: Tensor, labels: Tensor, clock: Tensor, tables: dict[str, Tensor], recipe: Recipe, mean: Tensor, std: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the network inputs, the labels and the learning rate of the clock's step.
+    """Return the network inputs, the labels and the learning rate of the current step.
 
     With crops and flips, the inputs have the same bits as those of `augment.batch`.
     """
@@ -80,7 +80,7 @@ def patches(x: Tensor, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def as_rows(weight: Tensor) -> Tensor:
-    """Return a convolution's weights, (n_out, columns), in the column order of `patches`."""
+    """Return the weights of a convolution, (n_out, columns), in the column order of `patches`."""
     n_out, n_in, size, _ = weight.shape
     channels = 1 << (n_in - 1).bit_length()
     flat = F.pad(weight.permute(0, 2, 3, 1), (0, channels - n_in)).reshape(n_out, size * size * channels)
@@ -90,7 +90,7 @@ def as_rows(weight: Tensor) -> Tensor:
 def first_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """Return a convolution with few input channels, computed as one matrix product.
 
-    Libraries are slow at it, because their tiles are for many channels.
+    Libraries are slow for such convolutions, because their tiles are for many channels.
     """
     rows = patches(x, weight.shape[2], weight.dtype)
     return F.linear(rows, as_rows(weight)).view(len(x), *x.shape[2:], -1).permute(0, 3, 1, 2)

@@ -1,6 +1,6 @@
-"""Triton kernels for the start and the end of a step: batch and patches, and the last mean with the linear layer.
+"""Triton kernels for the start and end of a step: batch and patches, and the last mean with the linear layer.
 
-As in `norm_relu_pool_triton`, the order of sums depends on the shape alone: no atomics, no autotuning.
+As in `norm_relu_pool_triton`, the order of sums depends on the shape only: no atomics, no autotuning.
 """
 
 # mypy: ignore-errors
@@ -14,7 +14,7 @@ def batch(
     images, labels, clock, rates, rows, shifts, flips, mean, std, out, batch_labels, rate, n_batch, height, width, pad,
     n_channels, SHIFT: tl.constexpr, FLIP: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Crop, flip and normalise the images of the clock's step; load their labels and the learning rate."""
+    """Crop, flip and normalise the images of the current step; load their labels and the learning rate."""
     b = tl.program_id(0)
     entry = tl.load(clock) * n_batch + b
     row = tl.load(rows + entry).to(tl.int64)
@@ -74,7 +74,7 @@ def head(
     x, weight, bias, means, logits, n_pixels, n_channels, n_classes,
     BP: tl.constexpr, BC: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Compute the mean over the pixels of an image, and a linear layer of it."""
+    """Compute the mean over the pixels of an image, and apply a linear layer to it."""
     b = tl.program_id(0).to(tl.int64)
     c = tl.arange(0, BC)
     inside = c < n_channels

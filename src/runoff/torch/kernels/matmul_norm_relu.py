@@ -1,13 +1,13 @@
-"""Layers that are a matrix product, fused with batch norm and ReLU so that the product itself is never written.
+"""Matrix products fused with batch norm and ReLU, so that the product itself is never written to memory.
 
-These are 1 x 1 convolutions, and the first convolution over patches. For rows x and y = x w', the mean of y is
+Such layers are 1 x 1 convolutions, and the first convolution over patches. For rows x and y = x w', the mean of y is
 mean(x) w' and its variance the diagonal of w cov(x) w', so batch norm can be folded into the weights. With
 
     g      the gradient of the layer's output, zero where the output is zero,
     along  the sum of g times the normalised y,
 
 the gradient of w is scale (g' (x - mean(x)) - along / deviation w cov(x)), and that of x is, up to a shift that makes
-its mean zero, g diag(scale) w - x w' diag(scale along / (n deviation)) w: neither y nor its gradient is needed.
+its mean zero, g diag(scale) w - x w' diag(scale along / (n deviation)) w. Neither y nor its gradient is needed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from torch import Tensor
 from runoff.torch.kernels import norm_relu_pool
 
 MAX_CHANNELS = 192
-TESTED_VERSIONS = ("3.6.0",)  # of Triton, whose generated code for these kernels was read and tested
+TESTED_VERSIONS = ("3.6.0",)  # of Triton; the code that these generate for the kernels was inspected and tested
 SHARED_MEMORY = 227 * 1024  # bytes that a program needs for these tiles
-MAX_BLOCKS = 32  # of rows, in sums: more are faster for one network, fewer for several at a time
+MAX_BLOCKS = 32  # blocks of rows in sums; more are faster for one network, fewer for several at a time
 BACK = {"BM": 64, "BK": 32, "STAGES": 4, "num_warps": 4}
 
 

@@ -1,10 +1,10 @@
 """Triton kernels for layers that are a matrix product with batch norm and ReLU, over rows of channels.
 
 The statistics of a product are known before it is computed: see `matmul_norm_relu`. As in `norm_relu_pool_triton`, the
-order of sums depends on the shape alone: no atomics, no autotuning.
+order of sums depends on the shape only: no atomics, no autotuning.
 
 Tiles of rows are copied asynchronously, by tensor descriptors. With Triton 3.6, bf16 tiles that are loaded by pointers
-in a loop must not be operands of a `dot`: a fence is missing, and beside kernels with descriptors one sum in a few
+in a loop must not be operands of a `dot`: a fence is missing, and next to kernels with descriptors one sum in a few
 hundred was wrong. `matmul_norm_relu.TESTED_VERSIONS` lists the versions that were examined. Even with them,
 `product_sums` relies on the assembler: its tiles are read by products and by sums, for which Triton allocates one
 buffer too few if a product is still running when the next tile arrives; the assembler waits for each product.
@@ -31,7 +31,7 @@ def product_sums(
 
     `x1` to `y2` are descriptors of (BP, X1) to (BP, Y2).
     """
-    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows, which were written last, are still in the cache
+    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows, written most recently, are still in the cache
     p11 = tl.zeros([X1, Y1], tl.float32)
     p12 = tl.zeros([X1, Y2], tl.float32)
     p21 = tl.zeros([X2, Y1], tl.float32)

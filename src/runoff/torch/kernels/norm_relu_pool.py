@@ -55,7 +55,7 @@ class _ToBf16(torch.autograd.Function):
 
 
 def to_bf16(weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return weights in bf16, converted by one kernel; so are their gradients."""
+    """Return weights in bf16, converted by one kernel, as are their gradients."""
     return _ToBf16.apply(*weights)  # type: ignore[no-any-return,no-untyped-call]
 
 
@@ -89,7 +89,7 @@ def _grid(n_rows: int, n_channels: int, places: int, wide: int) -> tuple[tuple[i
 
 
 def _sum_grid(n_rows: int, n_channels: int, windows: bool = False) -> tuple[tuple[int, int], int, dict[str, int]]:
-    """Return the grid, the rows per program and the tile of a sum: functions of the shape alone."""
+    """Return the grid, the rows per program and the tile of a sum, which depend on the shape only."""
     wide = _tile_width(n_channels)
     places, blocks, warps = (128, 256, 4) if wide == 32 and n_rows >= 65536 else (32, 128, 2)
     if windows:

@@ -1,8 +1,8 @@
-"""Triton kernels for batch norm, ReLU and pooling, fused, over activations as rows of channels.
+"""Fused Triton kernels for batch norm, ReLU and pooling, over activations as rows of channels.
 
 These operations are limited by memory bandwidth, so each kernel reads an activation once. Sums are computed in two
-stages, first over blocks of rows and then over the blocks, in an order that depends on the shape alone: no atomics, no
-autotuning, so the bits do not depend on what runs at the same time. Arguments that only bound loops and masks are not
+stages, first over blocks of rows and then over the blocks, in an order that depends on the shape only: no atomics, no
+autotuning. So the bits do not depend on other work on the device. Arguments that only bound loops and masks are not
 specialised on: one compilation serves all sizes.
 """
 
@@ -15,7 +15,7 @@ import triton.language as tl
 @triton.jit(do_not_specialize=["n_rows", "rows_each"])
 def moments(x, sums, n_rows, n_channels, rows_each, BP: tl.constexpr, BC: tl.constexpr):
     """Compute the sums and the sums of squares over a block of rows, (blocks, 2, channels)."""
-    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows, which were written last, are still in the cache
+    block = tl.num_programs(0) - 1 - tl.program_id(0)  # the last rows, written most recently, are still in the cache
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     inside = c < n_channels
     total = tl.zeros([BP, BC], tl.float32)

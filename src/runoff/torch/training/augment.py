@@ -21,7 +21,7 @@ def padded(images: Tensor, recipe: Recipe) -> Tensor:
 
 
 def batch(images: Tensor, draws: dict[str, Tensor], recipe: Recipe, mean: Tensor, std: Tensor) -> Tensor:
-    """Return an augmented, normalised batch: (batch, channels, height, width) or (batch, features).
+    """Return an augmented, normalised batch, (batch, channels, height, width) or (batch, features).
 
     `images` are the member's padded images, (n, height, width, channels); `draws` are the random numbers of this step.
     """
@@ -91,9 +91,9 @@ def box(edges: Tensor, height: int, width: int) -> Tensor:
 
 
 def views(inputs: Tensor, recipe: Recipe, mean: Tensor, std: Tensor) -> list[Tensor]:
-    """Return the normalised views of inputs over which scores are averaged, beginning with the inputs themselves.
+    """Return the normalised views of inputs over which scores are averaged, starting with the inputs themselves.
 
-    The other views are four diagonal shifts, padded with black, and the mirror images of all these.
+    The other views are four diagonal shifts, padded with black, and the mirror images of all five.
     """
     if inputs.ndim == 2:
         return [(inputs - mean) / std]

@@ -1,4 +1,4 @@
-"""Slots on a GPU: the step is one captured CUDA graph, and each slot has its own stream."""
+"""Slots on a GPU, each with its step as one captured CUDA graph and with a separate stream."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class GraphSlot(Slot):
         return *batch_and_head.batch(self.images, self.labels, self.clock, *settings), None
 
     def prepare(self, job: Job) -> Prepared:
-        """Return all that a new network starts from in pinned memory, from which copies are asynchronous."""
+        """Prepare the training of a network in pinned memory, from which copies are asynchronous."""
         prepared = super().prepare(job)
         tensors = {name: value.pin_memory() for name, value in prepared.tensors.items()}
         tensors[INITIAL_WEIGHTS] = _packed(self.state, tensors_of(prepared.module)).pin_memory()
@@ -126,13 +126,13 @@ class GraphSlot(Slot):
         self._initial_weights = None
 
     def get_state(self) -> State:
-        """Return a packed copy on the host, complete when the stream has caught up; `unpacked` splits it by name."""
+        """Return a packed copy on the host, complete when the stream has finished; `unpacked` splits it by name."""
         named = dict(self._named())
         packed = _packed(named, named)
         return {"": torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True).copy_(packed, non_blocking=True)}
 
     def unpacked(self, state: State) -> State:
-        """Return the tensors by name, copied out of pinned memory, which is scarce."""
+        """Return the tensors by name, copied from pinned memory, which is scarce."""
         named = dict(self._named())
         return {name: part.clone() for name, part in zip(named, _unpacked(named, state[""]), strict=True)}
 

@@ -1,4 +1,4 @@
-"""Jobs: single networks to train, each on the samples of one member."""
+"""Jobs, each the training of one network on the samples of one member."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Job:
         return self.member, self.seed
 
     def images(self) -> NDArray[Any]:
-        """Return the member's samples as bytes if all are integers from 0 to 255, else as floats."""
+        """Return the samples of the member as bytes if all are integers from 0 to 255, else as floats."""
         return compact(self.samples[self.rows])
 
 
 def array_digest(array: Any) -> str:
-    """Return a SHA-256 of an array's type, shape and values."""
+    """Return a SHA-256 of the type, shape and values of an array."""
     head = f"{array.dtype.str} {array.shape} ".encode()
     return hashlib.sha256(head + np.ascontiguousarray(array).tobytes()).hexdigest()
 

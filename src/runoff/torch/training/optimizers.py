@@ -1,4 +1,4 @@
-"""Optimisers for captured steps: they update tensors in place and read the learning rate on the device.
+"""Optimisers for captured steps, which update tensors in place and read the learning rate from the device.
 
 They call PyTorch's fused kernels directly, because `torch.optim` imports PyTorch's compiler, which takes seconds.
 """
@@ -28,14 +28,13 @@ class Optimizer(ABC):
     @property
     @abstractmethod
     def state(self) -> list[Tensor]:
-        """The tensors that the optimiser keeps between steps: all zero for a new network."""
+        """The tensors that the optimiser keeps between steps, all zero for a new network."""
 
     def step(self, loss: Tensor) -> None:
         """Compute the gradients of the loss and update the parameters."""
         for parameter in self.parameters:
             parameter.grad = None
-        # Not autograd.grad: its gradients may have another memory layout than the parameters, which fused kernels
-        # ignore.
+        # Not autograd.grad: its gradients may differ from the parameters in memory layout, which fused kernels ignore.
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.no_grad():
             self.update([torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters])

@@ -1,4 +1,4 @@
-"""Work in background threads, a bounded number of tasks ahead of the caller."""
+"""Background threads that compute a bounded number of tasks ahead of the caller."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Random draws: all random numbers of a member's training, drawn in advance from the member's seed.
+"""Random draws: all random numbers for the training of a network, drawn in advance from its seed.
 
-They come from NumPy on the host, so they are the same on every device, and neither other members nor a crash can shift
-them.
+They come from NumPy on the host, so they are the same on every device and depend neither on other members nor on
+crashes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from runoff.recipes import Recipe
 
-# Each purpose has its own child seed, so that turning one on leaves the draws of the others unchanged.
+# Each purpose has a separate child seed, so that enabling one does not change the draws of the others.
 INITIAL, ORDER, CROP, FLIP, JITTER, CUTOUT, MIXUP, LAYERS, AFFINE, TRIVIAL, STRENGTH, CUTMIX = range(12)
 N_OPERATIONS = 13  # of TrivialAugment: see augment.trivial
 ON_HOST = ("seeds", "sizes")  # read on the host, all others on the device
@@ -33,7 +33,7 @@ def initial_seed(source: np.random.SeedSequence) -> np.random.SeedSequence:
 
 @dataclass(frozen=True, eq=False)
 class RandomDraws:
-    """The random numbers of one network, one row per step. What the recipe does not use is None."""
+    """The random numbers of one network, one row per step, or None if the recipe does not use them."""
 
     rates: NDArray[np.float32]  # (steps,)
     rows: NDArray[np.int32]  # (steps, batch): indices of the member's samples
@@ -113,7 +113,7 @@ def _signed(draws: np.random.Generator, size: tuple[int, ...]) -> NDArray[np.flo
 def _boxes(
     draws: np.random.Generator, chance: float, steps: int, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32], NDArray[np.float32]]:
-    """Return the steps that use CutMix, its rectangles (empty in other steps) and the share that they leave uncovered.
+    """Return the steps that use CutMix, its rectangles (empty in other steps) and the uncovered share of the image.
 
     As in the CutMix paper, a rectangle has the image's aspect ratio, a uniform area before clipping, and a uniform
     centre.

@@ -26,13 +26,13 @@ class Trained:
     seed: int
     state: State = field(repr=False)  # on the host
     scores: NDArray[np.float32] | None = field(default=None, repr=False)
-    inputs: str | None = None  # a digest of those inputs
-    refused: str | None = None  # the reason if it cannot be used
+    inputs: str | None = None  # digest of these inputs
+    refused: str | None = None  # the reason why it cannot be used, if any
     seconds: float = 0.0
 
 
 def checked_result(job: Job, state: State, scores: NDArray[Any] | None, seconds: float) -> Trained:
-    """Return a finished network, refused if its weights are NaN, as they stay once a loss has been NaN."""
+    """Return a finished network, marked as refused if its weights are NaN, as they are after any NaN loss."""
     broken = next((name for name, value in state.items() if not _is_sound(value)), None)
     refused = None if broken is None else f"its loss became infinite or NaN (seen in {broken!r} after training)"
     return Trained(job.member, job.seed, state, scores, None, refused, seconds)
@@ -48,7 +48,7 @@ def _is_sound(value: Tensor) -> bool:
 
 @contextmanager
 def errors_naming(job: Job) -> Iterator[None]:
-    """Raise errors as MemberError with the number of the job's member."""
+    """Raise errors as `MemberError` with the number of the member."""
     try:
         yield
     except (torch.cuda.OutOfMemoryError, MemoryError):
@@ -85,5 +85,5 @@ class PendingResult:
 
 
 def to_host(scores: Tensor) -> Tensor:
-    """Return a copy in pinned memory, complete when the stream has caught up."""
+    """Return a copy in pinned memory, complete when the stream has finished its queued work."""
     return torch.empty(scores.shape, dtype=scores.dtype, pin_memory=True).copy_(scores, non_blocking=True)

@@ -1,8 +1,8 @@
-"""Slots: each trains and scores one network at a time on a device.
+"""Slots, each of which trains and scores one network at a time on a device.
 
 The tensors of a slot keep their addresses, so that on a GPU the whole step (augmentation, forward, backward, update) is
 captured once and replayed for one network after another. Everything is reset between two networks: weights, batch
-statistics, momentum, samples and random draws. A network reads nothing of the previous one or of other slots.
+statistics, momentum, samples and random draws. A network does not depend on the previous one or on other slots.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from runoff.torch.training import augment, optimizers, random_draws
 from runoff.torch.training.jobs import Job, statistics
 
 MEAN, STD = "runoff:mean", "runoff:std"  # a member's normalisation of inputs, stored with the network's tensors
-INPUTS = {"cpu": 64, "cuda": 512}  # scored at a time, always this many: their number must not change the bits
+INPUTS = {"cpu": 64, "cuda": 512}  # per block; blocks have constant size, so that their size cannot change the bits
 
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """All that the training of one network starts from."""
+    """The inputs of the training of one network, on the host."""
 
     job: Job
     draws: random_draws.RandomDraws
     tensors: dict[str, Tensor] = field(repr=False)
-    module: nn.Module = field(repr=False)  # new, with its initial weights
+    module: nn.Module = field(repr=False)  # with its initial weights
 
 
 def fits(state: State, like: State, n_channels: int) -> None:
-    """Check that the names, shapes and types of a state are those of the network."""
+    """Raise an error if the names, shapes or types of a state are not those of the network."""
     expected = {name: (tuple(value.shape), value.dtype) for name, value in like.items()}
     expected |= dict.fromkeys((MEAN, STD), ((n_channels,), torch.float32))
     given = {name: (tuple(value.shape), value.dtype) for name, value in state.items()}
@@ -87,7 +87,7 @@ class Slot:
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def step(self, size: int | None = None) -> None:
-        """Train on the batch of the clock's step: augmentation, forward, backward, update.
+        """Run the training step of the clock: augmentation, forward, backward, update.
 
         With `size`, the batch has that many samples, else it is full.
         """
@@ -116,7 +116,7 @@ class Slot:
         return {name: value for name, value in tensors_of(self.module).items() if value.is_floating_point()}
 
     def _average(self) -> None:
-        """Add this step's weights to the running average."""
+        """Add the current weights to the running average."""
         if self.averages:
             averages = list(self.averages.values())
             changes = torch._foreach_sub(list(self._averaged().values()), averages)
@@ -130,7 +130,7 @@ class Slot:
                 torch._foreach_copy_(list(self._averaged().values()), list(self.averages.values()))
 
     def batch(self, size: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Return the network inputs, labels, learning rate and mixup share of the clock's step."""
+        """Return the network inputs, labels, learning rate and mixup share of the current step."""
         draws = {name: table.index_select(0, self.clock)[0] for name, table in self.tables.items() if name != "newest"}
         if size is not None:
             draws |= {name: draws[name][:size] for name in random_draws.PER_SAMPLE if name in draws}
@@ -173,7 +173,7 @@ class Slot:
         self.step()
 
     def try_out(self, batch: int) -> None:
-        """Warm up and detect whether layers draw random numbers; nothing else may run, since generators are global."""
+        """Warm up and detect whether layers draw random numbers; no other code may run, since generators are global."""
         self.uses_rng = draws_random_numbers(lambda: self.warm_up(batch))
         if self.recipe.leftover:
             self._reject_networks_for_several()
@@ -206,7 +206,7 @@ class Slot:
         return (self.shape[0] + 2 * self.recipe.crop, self.shape[1] + 2 * self.recipe.crop, self.shape[2])
 
     def prepare(self, job: Job) -> Prepared:
-        """Return all that a new network starts from, on the host; it depends on no state, so it can be done early."""
+        """Prepare the training of a network on the host; this depends on no state of the slot, so it can run early."""
         images = job.images()
         draws = random_draws.draw(self.recipe, len(images), self.shape, job.source)
         module = build(self.factory, self.shape, self.n_classes, random_draws.initial_seed(job.source))
@@ -230,14 +230,14 @@ class Slot:
         self.tables = arrays
 
     def set_state(self, state: State) -> None:
-        """Copy a network's tensors into this slot, by name."""
+        """Copy the tensors of a network into this slot, by name."""
         fits(state, self.state, self.shape[-1])
         with torch.no_grad():
             for name, value in self._named():
                 value.copy_(state[name], non_blocking=True)
 
     def get_state(self) -> State:
-        """Return a copy of the network's tensors on the host, by name."""
+        """Return a copy of the tensors of the network on the host, by name."""
         return {name: value.detach().to("cpu", copy=True).contiguous() for name, value in self._named()}
 
     def _named(self) -> Iterator[tuple[str, Tensor]]:
@@ -249,7 +249,7 @@ class Slot:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Set the network to evaluation mode for a while."""
+        """Set the network to evaluation mode in the block."""
         self.module.eval()
         try:
             with torch.no_grad(), self.arithmetic():

@@ -1,4 +1,4 @@
-"""Training of many networks on one device, each with the same bits as if trained alone."""
+"""Training of many networks on one device, each with the same bits as if trained by itself."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from runoff.torch.training.pools import as_completed, prefetch
 from runoff.torch.training.results import PendingResult, Trained, checked_result, errors_naming, to_host
 from runoff.torch.training.slots import INPUTS, Prepared, Slot
 
-IN_FLIGHT = 6  # networks at a time on a GPU, if memory allows: more are not faster
+IN_FLIGHT = 6  # networks at a time on a GPU, if memory allows; more are not faster
 WARM_UP_BATCH = 16
 SPARE = 0.9  # the share of a GPU's free memory that may be used
 
 
 class Trainer:
-    """A trainer of networks of one architecture, by one recipe on one device.
+    """A trainer of networks of one architecture, with one recipe, on one device.
 
     The bits of a network depend only on its samples, its seed and the recipe, not on the number of networks in flight,
     their order, or anything else that runs at the same time.
@@ -73,7 +73,7 @@ class Trainer:
         refused: list[Job] = []
         for job in jobs:
             (refused if self.recipe.on_bytes and job.images().dtype != np.uint8 else trainable).append(job)
-        for job in refused:  # by the member's samples alone, so that no other sample can cause it
+        for job in refused:  # depends on the samples of the member only
             reason = f"its images do not have 8 bits, which {self.recipe.on_bytes} requires"
             yield Trained(job.member, job.seed, {}, None, digest, reason)
         with devices.repeatable(self.precision, self.device):
@@ -142,7 +142,7 @@ class Trainer:
 
     def _on_cpu(self, tasks: Iterable[Any], inputs: NDArray[Any] | None, uses_rng: bool) -> Iterator[Any]:
         tensor = None if inputs is None else torch.from_numpy(np.ascontiguousarray(inputs))
-        if uses_rng:  # one at a time, since the generators are global; yielding outside lets the caller draw, too
+        if uses_rng:  # one at a time, since the generators are global; yield outside the block, as the caller may draw
             for task in tasks:
                 with seeded_generators(0):
                     done = task(tensor, True, threading.Event())
@@ -202,7 +202,7 @@ class Trainer:
     def _captured(
         self, batch: int, n_samples: int, dtype: torch.dtype, jobs: list[Job], inputs: Tensor | None
     ) -> list[Any]:
-        """Return slots with captured steps: `in_flight` of them, or fewer if memory is short."""
+        """Return `in_flight` slots with captured steps, or fewer if memory is short."""
         from runoff.torch.training.graphs import GraphSlot
 
         slots: list[Any] = []
@@ -264,7 +264,7 @@ class Trainer:
 
 
 class _Training:
-    """A network to train on the CPU, built in the caller's thread when its turn comes."""
+    """A network to train on the CPU, built in the calling thread when it is submitted."""
 
     def __init__(self, trainer: Trainer, job: Job) -> None:
         self.job = job
@@ -283,7 +283,7 @@ class _Training:
                     return None
             state = slot.get_state()
             scores = None
-            if inputs is not None:  # as at inference time: by a new module with this state
+            if inputs is not None:  # by a new module with this state, as at inference time
                 self.scoring_slot.set_state(state)
                 scores = self.scoring_slot.score(inputs).numpy()
         return checked_result(self.job, state, scores, time.perf_counter() - slot.started)
