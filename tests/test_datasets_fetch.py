@@ -119,7 +119,7 @@ def test_a_download_is_resumed_by_the_next_command(server, tmp_path, monkeypatch
     assert result.exit_code == 1
     error = result.stderr.splitlines()[-1]
     assert f"Error: {FIRST} cannot be downloaded (the connection was lost after 150000 of 300000 bytes); run" in error
-    assert f"put {FIRST} (sha256 {hashlib.sha256(server.files[FIRST]).hexdigest()}) from {server.address}" in error
+    assert f"download {FIRST} (sha256 {hashlib.sha256(server.files[FIRST]).hexdigest()}) from {server.address}" in error
     assert f"into {tmp_path}/mnist and run: runoff data check mnist --data-dir {tmp_path}" in error
     assert list(fetched(tmp_path)) == [f"{FIRST}.part"]
     assert run("fetch", "mnist", "--data-dir", tmp_path, "--url-base", server.address).exit_code == 0
@@ -235,7 +235,7 @@ def test_without_a_network(server, tmp_path):
     assert result.exit_code == 1
     error = result.stderr.splitlines()[-1]
     assert error.startswith(f"Error: {FIRST} cannot be downloaded (")
-    assert f"put {FIRST} (sha256 " in error
+    assert f"download {FIRST} (sha256 " in error
     for archive in datasets.catalogue.get("mnist").archives:  # all that are absent, not only the first
         assert f"{archive} from {closed}/{archive.file}" in error
     assert f" into {tmp_path}/mnist and run: runoff data check mnist" in error

@@ -15,7 +15,7 @@ ON_IMAGES = ("crop", "flip", "jitter", "cutout", "affine", "trivial", "cutmix", 
 
 
 def images(X: Any, device: torch.device) -> NDArray[Any]:
-    """Return X as an array, from images (n, height, width[, channels]), tensors (n, channels, height, width) or rows."""
+    """Return X as an array: images (n, height, width[, channels]), tensors (n, channels, height, width) or rows."""
     if isinstance(X, torch.Tensor):
         if X.device.type != "cpu" and X.device != device:
             raise DeviceError(f"X must be on {device} or on the host, got a tensor on {X.device}: move it")
