@@ -290,29 +290,50 @@ def test_the_whole_network(training, n_channels, frozen, chosen):
 
 
 @pytest.mark.parametrize(
-    ("version", "major", "memory", "suited"),
+    ("version", "major", "memory", "obstacle"),
     [
-        ("3.6.0", 9, 232448, True),
-        ("3.6.0", 9, 166912, False),  # less memory at hand
-        ("3.6.0", 8, 232448, False),  # another kind of GPU
-        ("3.6.0+git1234", 9, 232448, True),
-        ("3.6.1", 9, 232448, False),  # a compiler whose code has not been looked at
-        ("3.7.0", 9, 232448, False),
+        ("3.6.0", 9, 232448, None),
+        ("3.6.0", 9, 166912, "they need 227 KiB of shared memory"),
+        ("3.6.0", 8, 232448, "they are for GPUs of compute capability 9, such as the H100, and this one has 8"),
+        ("3.6.0+git1234", 9, 232448, None),
+        # compilers whose code has not been looked at
+        ("3.6.1", 9, 232448, "tested with Triton 3.6.0 only, and 3.6.1 is installed"),
+        ("3.7.0", 9, 232448, "tested with Triton 3.6.0 only, and 3.7.0 is installed"),
     ],
 )
-def test_only_where_it_has_been_seen_to_work(version, major, memory, suited, monkeypatch):
+def test_only_where_it_has_been_seen_to_work_and_the_log_says_once_why_not(
+    version, major, memory, obstacle, monkeypatch, caplog
+):
     monkeypatch.delenv("TRITON_PTXAS_PATH", raising=False)
     properties = types.SimpleNamespace(major=major, shared_memory_per_block_optin=memory)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     monkeypatch.setattr(matmul_norm_relu._kernels().triton, "__version__", version)
     matmul_norm_relu._supported.cache_clear()
     try:
-        assert matmul_norm_relu._supported(0) is suited
+        for _ in range(3):
+            assert matmul_norm_relu._supported(0) is (obstacle is None)
+        assert len(caplog.messages) == (obstacle is not None)
+        assert all("so steps on cuda:0 take longer" in said and obstacle in said for said in caplog.messages)
         matmul_norm_relu._supported.cache_clear()
         monkeypatch.setenv("TRITON_PTXAS_PATH", "another")
         assert not matmul_norm_relu._supported(0)
+        assert obstacle or "TRITON_PTXAS_PATH names another" in caplog.messages[-1]
     finally:
         matmul_norm_relu._supported.cache_clear()
+
+
+def test_the_log_says_once_that_there_is_no_triton(monkeypatch, caplog):
+    monkeypatch.setattr(norm_relu_pool, "_kernels", lambda: None)
+    norm_relu_pool._imported.cache_clear()
+    try:
+        for _ in range(3):
+            assert not norm_relu_pool.available(types.SimpleNamespace(is_cuda=True))
+        assert caplog.messages == [
+            "networks on GPUs train without fused kernels, so steps take longer: Triton cannot be imported"
+        ]
+        assert not norm_relu_pool.available(torch.zeros(1))
+    finally:
+        norm_relu_pool._imported.cache_clear()
 
 
 def test_only_in_bf16(monkeypatch):

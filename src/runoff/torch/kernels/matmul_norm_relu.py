@@ -13,6 +13,7 @@ its mean zero, g diag(scale) w - x w' diag(scale along / (n deviation)) w. Neith
 from __future__ import annotations
 
 import functools
+import logging
 import math
 import os
 from typing import Any
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from runoff.torch.kernels import norm_relu_pool
 
+LOG = logging.getLogger("runoff")
 MAX_CHANNELS = 192
 TESTED_VERSIONS = ("3.6.0",)  # of Triton; the code that these generate for the kernels was inspected and tested
 SHARED_MEMORY = 227 * 1024  # bytes that a program needs for these tiles
@@ -42,14 +44,34 @@ def precision(x: Tensor) -> torch.dtype | None:
 
 @functools.cache
 def _supported(device: int) -> bool:
+    """Return whether these kernels can be used on a GPU. If not, the log says why, once per process."""
+    reason = _obstacle(device)
+    if reason is not None:
+        LOG.warning(
+            "networks train without kernels that fuse products with batch norm, so steps on cuda:%d take longer: %s",
+            device,
+            reason,
+        )
+    return reason is None
+
+
+def _obstacle(device: int) -> str | None:
+    """Return why these kernels cannot be used on a GPU, or None."""
+    tested = " or ".join(TESTED_VERSIONS)
     try:
         version: str = _kernels().triton.__version__
-    except ImportError:  # no Triton, or a version without tensor descriptors
-        return False
+    except ImportError as error:  # no Triton, or a version without tensor descriptors
+        return f"Triton {tested} cannot be imported ({error})"
     properties: Any = torch.cuda.get_device_properties(device)
-    able = properties.major == 9 and properties.shared_memory_per_block_optin >= SHARED_MEMORY
-    other_assembler = os.environ.get("TRITON_PTXAS_PATH") is not None
-    return version.split("+")[0] in TESTED_VERSIONS and not other_assembler and bool(able)
+    if properties.major != 9:
+        return f"they are for GPUs of compute capability 9, such as the H100, and this one has {properties.major}"
+    if properties.shared_memory_per_block_optin < SHARED_MEMORY:
+        return f"they need {SHARED_MEMORY // 1024} KiB of shared memory, and this GPU has less"
+    if version.split("+")[0] not in TESTED_VERSIONS:
+        return f"they have been tested with Triton {tested} only, and {version} is installed"
+    if os.environ.get("TRITON_PTXAS_PATH") is not None:
+        return "they have been tested with Triton's own assembler only, and TRITON_PTXAS_PATH names another"
+    return None
 
 
 def fits(n_in: int, n_out: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+LOG = logging.getLogger("runoff")
 POOLS = {None: 0, "max": 1, "avg": 2}
 LARGEST = 2**31
 NUMBERS = 4096  # per program of `apply`, in whole rows
@@ -22,7 +25,15 @@ def usable(x: Tensor, n_channels: int) -> bool:
 
 def available(x: Tensor) -> bool:
     """Return whether the kernels can run on the device of x."""
-    return x.is_cuda and _kernels() is not None
+    return x.is_cuda and _imported()
+
+
+@functools.cache
+def _imported() -> bool:
+    """Return whether Triton is installed. If not, the log says so, once per process."""
+    if _kernels() is None:
+        LOG.warning("networks on GPUs train without fused kernels, so steps take longer: Triton cannot be imported")
+    return _kernels() is not None
 
 
 def version() -> str | None:
