@@ -1,10 +1,11 @@
-"""One table of measurements: what was measured, the target, and whether it was met."""
+"""One table of measurements: what was measured, the target, and whether it was met; and two tables side by side."""
 
 import json
+import math
 import operator
 import platform
 import subprocess
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from rich.console import Console
@@ -15,14 +16,18 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class Row:
-    """A measurement. `at_most` and `at_least` are targets; without either, the number is only shown."""
+    """A measurement. `at_most` and `at_least` are targets; without either, the number is only shown.
+
+    Where the benchmark failed, `measured` is None and `error` says why.
+    """
 
     name: str
-    measured: float
+    measured: float | None
     unit: str
     at_most: float | None = None
     at_least: float | None = None
     seconds: float | None = None  # if `measured` is a ratio of times
+    error: str | None = None
 
     @property
     def target(self) -> str:
@@ -32,6 +37,8 @@ class Row:
 
     @property
     def verdict(self) -> str:
+        if self.measured is None:
+            return "FAILED"
         for limit, met in ((self.at_most, operator.le), (self.at_least, operator.ge)):
             if limit is not None:
                 return "ok" if met(self.measured, limit) else "MISSED"
@@ -39,7 +46,7 @@ class Row:
 
     @property
     def number(self) -> str:
-        return f"{self.measured:.3g} {self.unit}"
+        return self.error or "failed" if self.measured is None else f"{self.measured:.3g} {self.unit}"
 
 
 @dataclass
@@ -49,8 +56,19 @@ class Table:
     rows: list[Row] = field(default_factory=list)
 
     def add(self, name, measured, unit, *, at_most=None, at_least=None, seconds=None):
-        self.rows.append(Row(name, float(measured), unit, at_most, at_least, seconds))
-        Console(stderr=True).print(f"{name}: {self.rows[-1].number} {self.rows[-1].verdict}", highlight=False)
+        self._append(Row(name, float(measured), unit, at_most, at_least, seconds))
+
+    def fail(self, name, error):
+        """Record a benchmark that raised an error."""
+        self._append(Row(name, None, "", error=f"{type(error).__name__}: {error}".splitlines()[0]))
+
+    def _append(self, row):
+        self.rows.append(row)
+        Console(stderr=True).print(f"{row.name}: {row.number} {row.verdict}", highlight=False)
+
+    @property
+    def failed(self) -> bool:
+        return any(row.measured is None for row in self.rows)
 
     def show(self):
         printed = Printed("what", "measured", "target", "verdict", "seconds")
@@ -59,7 +77,9 @@ class Table:
             printed.add_row(row.name, row.number, row.target, row.verdict, seconds)
         Console(width=150).print(printed)
         missed = sum(row.verdict == "MISSED" for row in self.rows)
-        print(f"{missed} of {sum(bool(row.verdict) for row in self.rows)} targets missed")
+        failed = sum(row.measured is None for row in self.rows)
+        with_target = sum(bool(row.target) for row in self.rows)
+        print(f"{missed} of {with_target} targets missed" + (f", {failed} benchmarks FAILED" if failed else ""))
 
     def write(self, path):
         """Write the table as JSON, with the commit and the machine."""
@@ -69,7 +89,64 @@ class Table:
 
 
 def read(path):
-    return {row["name"]: Row(**row) for row in json.loads(path.read_text())["rows"]}
+    """Return the rows of a table by name. What another version of this file wrote besides is not read."""
+    known = {each.name for each in fields(Row)}
+    rows = json.loads(Path(path).read_text())["rows"]
+    return {row["name"]: Row(**{name: value for name, value in row.items() if name in known}) for row in rows}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A benchmark on two commits. `ratio` is this / base, or None where there is nothing to divide."""
+
+    name: str
+    base: str
+    this: str
+    ratio: float | None
+    note: str
+
+
+def compared(base, this):
+    """Return a `Line` for every benchmark of either table: those of `this` in their order, then those of base only."""
+    lines = []
+    for name in [*this, *(name for name in base if name not in this)]:
+        before, after = base.get(name), this.get(name)
+        note = "only in base" if after is None else after.verdict if before is not None else "new"
+        if before is not None and after is not None and before.verdict not in ("", after.verdict):
+            note = f"{note}, was {before.verdict}"
+        lines.append(
+            Line(
+                name,
+                "" if before is None else before.number,
+                "" if after is None else after.number,
+                _ratio(before, after),
+                note,
+            )
+        )
+    return lines
+
+
+def _ratio(before, after):
+    if before is None or after is None or before.unit != after.unit:
+        return None
+    if before.measured is None or after.measured is None or not before.measured > 0 or not after.measured >= 0:
+        return None
+    ratio = after.measured / before.measured
+    return ratio if math.isfinite(ratio) else None
+
+
+def show_compared(base, lines):
+    printed = Printed("what", str(base), "this", "this / base", "verdict")
+    for line in lines:
+        printed.add_row(line.name, line.base, line.this, "" if line.ratio is None else f"{line.ratio:.2f}", line.note)
+    Console(width=150).print(printed)
+
+
+def write_compared(path, base, lines):
+    """Write the comparison as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    about = {"base": str(base), "commit": commit(), "machine": platform.machine()}
+    path.write_text(json.dumps(about | {"rows": [asdict(line) for line in lines]}, indent=1) + "\n")
 
 
 def commit():
