@@ -11,6 +11,7 @@ import pytest
 import runoff
 from helpers import run
 from runoff import cli
+from runoff.errors import InputError
 
 NETWORK = """
 from torch import nn
@@ -117,6 +118,31 @@ def test_a_table_is_trained_on_and_certified(tmp_path, monkeypatch):
     assert sum(a != b for a, b in zip(*sets, strict=True)) == 1
 
 
+@pytest.mark.parametrize("executor", ["joblib", "ray"])
+def test_a_table_is_trained_where_the_executor_does(tmp_path, monkeypatch, executor):
+    """Whatever --executor names is called."""
+    from runoff.executors import Joblib, Ray
+
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").write_text("\n".join(table(100, 0)))
+    options = ["--k", 5, "--label-column", "kind", "--classes", "ham,spam"]
+
+    def called(self, *_args, **_more):
+        raise InputError(f"called {self.name}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Joblib, "run", called)
+        patched.setattr(Ray, "kinds", called)
+        result = run("train", "train.csv", *options, "--executor", executor, "--out", "model")
+    assert f"called {executor}" in result.stderr
+    if executor == "joblib":
+        assert run("train", "train.csv", *options, "--executor", executor, "--out", "model").exit_code == 0
+        assert run("train", "train.csv", *options, "--out", "other").exit_code == 0
+        given = ["--inputs", "train.csv", "--label-column", "kind", "--out"]
+        assert [run("certify", name, *given, f"{name}.csv").exit_code for name in ("model", "other")] == [0, 0]
+        assert Path("model.csv").read_bytes() == Path("other.csv").read_bytes()
+
+
 def test_a_column_of_a_table_names_sources(tmp_path, monkeypatch):
     """All rows of one source reach one member, and a new source with many rows, too."""
     monkeypatch.chdir(tmp_path)
@@ -189,6 +215,10 @@ def test_a_column_of_a_table_names_sources(tmp_path, monkeypatch):
         ),
         (["train", "train.csv", "--k", 2, "--out", "m"], "train.csv is a table, so name its label column"),
         (["train", "train.csv", "--k", 2, "--out", "m", "--recipe", "quick"], "--recipe is for networks"),
+        (
+            ["train", "train.csv", "--k", 2, "--out", "m", "--executor", "ray", "--storage", "s"],
+            "--storage is for networks",
+        ),
         (["train", "digits", "--k", 2, "--out", "m", "--label-column", "a"], "--label-column is for .csv and .parquet"),
         (
             ["train", "train.csv", "--k", 2, "--out", "m", "--label-column", "a", "--classes", "x,y"],

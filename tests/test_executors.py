@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from joblib import parallel_config
 from sklearn.linear_model import LogisticRegression
 
 from helpers import SMALL, run
@@ -77,6 +79,69 @@ def test_options_of_a_cluster_need_ray(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+class Lines(Work):
+    """Item i becomes a line of text; item 5 fails."""
+
+    def train(self, items, place):
+        for item in items:
+            if item == 5:
+                raise KeyError("five")
+            yield item, f"line {item}"
+
+    def kind(self, place):
+        return {"place": "here"}
+
+    def member(self, item):
+        return item
+
+    def weight(self, item):
+        return 1.0
+
+    def measure(self, items, place):
+        return 0.5
+
+    def address(self, item):
+        return f"{item:064x}"
+
+    def pack(self, item, result):
+        return result.encode()
+
+
+class OneWaits(Lines):
+    """Item 0 waits for a file, which the one who collects results writes once it has another."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def train(self, items, place):
+        until = time.monotonic() + 20
+        while items == [0] and not self.file.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        yield from ((item, self.file.exists()) for item in items)
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
+def test_joblib_yields_each_member_when_it_is_finished(tmp_path, backend):
+    found = []
+    with parallel_config(backend=backend):
+        for item, seen in Joblib(2).run(OneWaits(tmp_path / "go"), [0, 1, 2]):
+            (tmp_path / "go").touch()
+            found.append((item, seen))
+        assert found[0][0] != 0
+        assert sorted(item for item, _ in found) == [0, 1, 2]
+        assert (0, True) in found
+        results = Joblib(2).run(Lines(), [0, 1, 2, 3])
+        next(results)
+        results.close()  # without a warning
+        with pytest.raises(KeyError):
+            list(Joblib(2).run(Lines(), [4, 5]))
+
+
+def test_joblib_with_a_backend_that_returns_all_results_at_the_end():
+    with parallel_config(backend="multiprocessing"):
+        assert sorted(Joblib(2).run(Lines(), [0, 1])) == [(0, "line 0"), (1, "line 1")]
+
+
 # -- storage -----------------------------------------------------------------------------------------------------------
 
 
@@ -133,34 +198,6 @@ def test_groups_hold_every_item_once_and_are_balanced(weights, seconds, workers,
 
 
 # -- what workers do ---------------------------------------------------------------------------------------------------
-
-
-class Lines(Work):
-    """Item i becomes a line of text; item 5 fails."""
-
-    def train(self, items, place):
-        for item in items:
-            if item == 5:
-                raise KeyError("five")
-            yield item, f"line {item}"
-
-    def kind(self, place):
-        return {"place": "here"}
-
-    def member(self, item):
-        return item
-
-    def weight(self, item):
-        return 1.0
-
-    def measure(self, items, place):
-        return 0.5
-
-    def address(self, item):
-        return f"{item:064x}"
-
-    def pack(self, item, result):
-        return result.encode()
 
 
 def test_a_task_stores_results_and_reports_digests(tmp_path):

@@ -15,10 +15,13 @@ from runoff._io.text import count, duration
 from runoff.certificates import LABELS_NOT_FIXED
 from runoff.cli.errors import writing
 from runoff.errors import InputError
+from runoff.executors import Executor
 from runoff.saving import tables
 from runoff.saving.long_form import LongScores
 
-FOR_NETWORKS = ("network", "recipe", "weights", "hash_", "no_weights", "device", "in_flight", "retrain", "dry_run")
+FOR_NETWORKS = (
+    "network", "recipe", "weights", "hash_", "no_weights", "device", "in_flight", "retrain", "dry_run", "storage",
+)  # fmt: skip
 
 
 def train_table(
@@ -28,9 +31,10 @@ def train_table(
     group_column: str | None,
     classes: Any,
     as_json: bool,
+    executor: Executor,
     **settings: Any,
 ) -> None:
-    """Train scikit-learn members on a table, and save them as a directory."""
+    """Train scikit-learn members on a table where the executor does, and save them as a directory."""
     from runoff import RunoffClassifier
     from runoff.saving import classifiers
 
@@ -52,7 +56,8 @@ def train_table(
     started = time.perf_counter()
     X, y, groups = tables.samples(path, label_column, group_column)
     names = [str(c) for c in range(classes)] if isinstance(classes, int) else classes
-    classifier = RunoffClassifier(classes=names, verbose=not as_json, **settings).fit(X, y, groups)
+    classifier = RunoffClassifier(classes=names, verbose=not as_json, executor=executor, **settings)
+    classifier.fit(X, y, groups)
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         classifier.save(out)

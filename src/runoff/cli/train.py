@@ -130,7 +130,7 @@ def train(
         if encoder is not None:
             raise InputError(f"--encoder is for images, and {dataset} is a table: leave it out")
         train_table(
-            Path(dataset), out, label_column, group_column, classes, options.as_json,
+            Path(dataset), out, label_column, group_column, classes, options.as_json, options.executor,
             n_partitions=n_partitions, spread=spread, n_seeds=n_seeds, election=election or elections.DEFAULT,
             threat=threat, random_state=random_state,
         )  # fmt: skip

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,16 +42,35 @@ class Joblib(Executor):
     def run(
         self, work: Work, items: Sequence[Item], storage: Storage | None = None, watch: Watch | None = None
     ) -> Generator[tuple[Item, Any]]:
-        """Train all items and yield each with its result."""
-        from joblib import Parallel, delayed
+        """Train all items and yield each with its result when it is finished, in any order."""
+        yield from each_by_itself(work, items, self.n_jobs)
 
-        if len(items) == 1:
-            yield from work.train(items, Place())
-            return
-        one_process = self.n_jobs in (None, 1)  # else only the data of each item is sent to its process
-        parts = ((work if one_process else work.part([item]), item) for item in items)
-        for results in Parallel(n_jobs=self.n_jobs)(delayed(_train)(part, item) for part, item in parts):
-            yield from results
+
+def each_by_itself(work: Work, items: Sequence[Item], n_jobs: int | None) -> Generator[tuple[Item, Any]]:
+    """Train each item in a call of its own, `n_jobs` at a time, and yield each result when it is finished.
+
+    Closing the generator stops the calls that have not started.
+    """
+    from joblib import Parallel, delayed
+
+    if len(items) == 1:
+        yield from work.train(items, Place())
+        return
+    one_process = n_jobs in (None, 1)  # else only the data of each item is sent to its process
+    calls = (delayed(_train)(work if one_process else work.part([item]), item) for item in items)
+    try:
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+    except (TypeError, ValueError):  # older versions and some backends return all results at the end
+        parallel = Parallel(n_jobs=n_jobs)
+    results = parallel(calls)
+    try:
+        for result in results:
+            yield from result
+    finally:
+        if not isinstance(results, list):
+            with warnings.catch_warnings():  # joblib warns of calls that are stopped, as they should be
+                warnings.simplefilter("ignore")
+                results.close()
 
 
 def _train(work: Work, item: Item) -> list[tuple[Item, Any]]:
