@@ -167,7 +167,7 @@ def test_classes_that_cannot_be_told_apart_are_refused():
             RunoffClassifier(NEAREST, classes=classes).fit(POINTS, [1] * 20)
     with pytest.raises(ValueError, match="classes must be all strings or all numbers"):
         RunoffClassifier(NEAREST, classes=[1, "1"]).fit(POINTS, [1] * 20)
-    with pytest.raises(ValueError, match="classes must be all strings or all numbers"):
+    with pytest.raises(ValueError, match="classes must list all possible labels"):
         RunoffClassifier(NEAREST, classes=[]).fit(POINTS, [1] * 20)
     for outside in ("1", 3, 2**53 + 1, 1.5):
         with pytest.raises(ValueError, match=r"y must hold labels from classes=\[0, 1\], got|Unknown label type"):

@@ -86,7 +86,7 @@ def test_what_cannot_be_planned():
         runoff.plan(X[:200], Y[:200], n_partitions=[5000])
     with pytest.raises(ValueError, match="budgets must be non-negative integers, got -1"):
         runoff.plan(X, Y, budgets=-1)
-    with pytest.raises(ValueError, match="members must be at least 2, got 1"):
+    with pytest.raises(ValueError, match="members must be a whole number of at least 2, got 1"):
         runoff.plan(X, Y, members=1)
     none = runoff.plan(X[:200], Y[:200], RIDGE, budgets=30, n_partitions=[5], elections=["runoff"])
     assert "30 edits: nothing is certified" in str(none)

@@ -21,7 +21,7 @@ from runoff.encoders import NOT_SAVED
 from runoff.ensemble import Ensemble
 from runoff.errors import InputError, MemberError
 from runoff.executors import Executor, Place, Watch
-from runoff.fitting.checking import accepts_nan, number_type
+from runoff.fitting.checking import accepts_nan, member_estimator, number_type
 from runoff.fitting.work import Fitting, kind_here, require_versions
 from runoff.heads import RidgeHead
 from runoff.isolation import undisturbed
@@ -123,6 +123,7 @@ class RunoffClassifier(Ensemble):
 
     def _check_settings(self) -> None:
         super()._check_settings()
+        member_estimator(self.estimator)
         number_type(self.dtype)
         if self.executor is not None:
             executors.get(self.executor)

@@ -26,6 +26,7 @@ from runoff.samples import Dense, Rows, Samples
 from runoff.scores import Scores
 
 THREATS = ("samples", "labels")
+TRY_ALONE = "check that the estimator alone can be fitted on a few of these samples, as in clone(estimator).fit(X, y)"
 Edit = tuple[Any, ...]  # X, y and, if fitted with them, groups
 
 
@@ -111,7 +112,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.shared_ = None if self.shared is None else Shared.fit(self.shared, X, self._digests, self._seed)
         self._features = self._seen_by_members(X, self._digests)
         self._prepare()
-        self._train_members(range(self.partition_.n_members))
+        self._train_members(range(self.partition_.n_members), stacklevel=5)
         n_edits = len(y) if self._source_sizes is None else self._source_sizes[0]
         empty = int(np.count_nonzero(self.member_sizes_ == 0))
         checking.warn_of_idle_members(
@@ -152,7 +153,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the members' ballots, (n_inputs, n_members, n_classes)."""
         return points(self._scored(inputs))
 
-    def _train_members(self, which: Sequence[int]) -> None:
+    def _train_members(self, which: Sequence[int], stacklevel: int = 4) -> None:
         """Train these members and keep the others."""
         self.classes_ = np.unique(self._labels) if self._fixed_classes is None else self._fixed_classes
         codes = np.searchsorted(self.classes_, self._labels)
@@ -161,12 +162,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         trained = self._train(which, codes, rows)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]
-        self._warn_refused()
+        self._warn_refused(stacklevel)
         self.member_sizes_ = np.array([len(member_rows) for member_rows in rows])
         self._n_single_class = self.partition_.single_class(rows, codes)
         self._source_sizes = None if self._sources is None else hashing.source_sizes(self._sources)
 
-    def _warn_refused(self) -> None:
+    def _warn_refused(self, stacklevel: int) -> None:
         """Warn of members that vote by their class shares because their estimator could not be fitted.
 
         This is a warning even if no member could be fitted: an edit can cause that, and no edit may turn a prediction
@@ -176,14 +177,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if refused and not self._has_learnt():
             warnings.warn(
                 f"no member could be trained, so all vote by their class shares; member {refused[0].index}: "
-                f"{refused[0].refused}",
-                stacklevel=4,
+                f"{refused[0].refused.rstrip('.')}; {TRY_ALONE}",
+                stacklevel=stacklevel,
             )
             return
         for member in refused:
             warnings.warn(
                 f"member {member.index} votes by its class shares, since it could not be trained: {member.refused}",
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
 
     def _has_learnt(self) -> bool:
@@ -242,7 +243,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not self._has_learnt() and (refused := next((m for m in self.members_ if m.refused), None)):
             raise MemberError(
                 f"there is nothing to certify, since no member could be trained; member {refused.index}: "
-                f"{refused.refused}"
+                f"{refused.refused.rstrip('.')}; {TRY_ALONE}"
             )
         return self._elect(X, self.bound)
 
@@ -419,8 +420,6 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() returns them")
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Samples, NDArray[Any]]:
-        if y is None:
-            raise InputError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         X = self._samples_of(X, reset)
         array, values = labels.checked(y)
         if len(X) != len(array):
@@ -457,7 +456,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             except ValueError as error:
                 if "contains NaN" in str(error):
                     raise checking.missing_values(estimator) from None
-                raise
+                raise checking.form_of(X, error) from None
             checked = samples.from_any(X)
         if reset:
             self._width = (checked.kind, checked.width())

@@ -110,7 +110,10 @@ def checked_labels(certificates: Certificates, y_true: ArrayLike) -> NDArray[Any
         raise InputError(f"y_true must have one label for each of {len(certificates)} inputs, got shape {labels.shape}")
     if certificates.classes is None:
         if labels.dtype.kind not in "biu":
-            raise InputError(f"y_true must be class indices (integers), got dtype {labels.dtype}")
+            raise InputError(
+                f"y_true must be class indices (integers), got dtype {labels.dtype}: these certificates have no names "
+                "of classes; give them names with certificates.named(classes), in the order of the scores"
+            )
         outside = np.flatnonzero((labels < 0) | (labels >= certificates.n_classes))
         known = f"classes 0 to {certificates.n_classes - 1}"
     else:

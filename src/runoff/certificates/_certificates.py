@@ -82,16 +82,19 @@ class Certificates:
         unit = unit_of(self.unit)
         return "" if unit.name == "samples" else f" {unit.noun}s{f'; {unit.limits}' if unit.limits else ''}"
 
-    def named(self, classes: NDArray[Any] | None, fingerprint: str | None = None) -> Certificates:
-        """Return the same certificates with labels in place of class indices."""
+    def named(self, classes: ArrayLike | None, fingerprint: str | None = None) -> Certificates:
+        """Return the same certificates with labels in place of class indices: one per class, in the scores' order."""
         if classes is None:
             return self
+        classes = np.asarray(classes)
+        if classes.shape != (self.n_classes,):
+            raise InputError(f"classes must name each of {self.n_classes} classes, got shape {classes.shape}")
         return replace(
             self,
             prediction=classes[self.prediction],
             runner_up=classes[self.runner_up],
             classes=classes,
-            fingerprint=fingerprint,
+            fingerprint=fingerprint or self.fingerprint,
         )
 
     def to_frame(self, to: Any = None) -> pd.DataFrame:

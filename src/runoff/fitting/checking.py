@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_clusterer, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
@@ -75,6 +76,38 @@ def refuse(arguments: dict[str, Any]) -> None:
         )
     if arguments:
         raise TypeError(f"fit() got an unexpected keyword argument {next(iter(arguments))!r}")
+
+
+def member_estimator(estimator: Any) -> None:
+    """Raise InputError unless an estimator is one that members can be: an unfitted classifier, or None."""
+    if estimator is None:
+        return
+    if isinstance(estimator, type):
+        name = estimator.__name__
+        raise InputError(f"estimator must be an instance, got the class {name}: write {name}()")
+    scored = any(hasattr(estimator, method) for method in ("predict", "predict_proba", "decision_function"))
+    if not (scored and hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
+        what = f"{type(estimator).__name__} without predict" if hasattr(estimator, "fit") else f"{estimator!r:.60}"
+        raise InputError(
+            f"estimator must be a scikit-learn classifier, got {what}: pass one such as LogisticRegression()"
+        )
+    for kind, known in (("regressor", is_regressor), ("clusterer", is_clusterer)):
+        if known(estimator):
+            raise InputError(
+                f"estimator must be a classifier, since members vote for classes, got the {kind} "
+                f"{type(estimator).__name__}: pass one such as LogisticRegression()"
+            )
+
+
+def form_of(X: Any, error: ValueError) -> ValueError:
+    """Return the error for X that has no row per sample; any other error as it is."""
+    if not str(error).startswith("Expected 2D array"):
+        return error
+    got = "None" if X is None else f"shape {np.shape(X)}"
+    return InputError(
+        f"X must have one row per sample, got {got}. Reshape your data: X.reshape(-1, 1) if it has a single feature, "
+        "X.reshape(1, -1) if it is a single sample"
+    )
 
 
 def number_type(dtype: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from runoff.errors import InputError
@@ -23,7 +23,14 @@ Labels = NDArray[Any]
 
 def sorted_classes(classes: Iterable[Any]) -> Labels:
     """Return all possible labels, sorted and without duplicates."""
-    values = _values(classes, np.asarray(list(classes)))
+    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
+        raise InputError(f"classes must list all possible labels, got {classes}: write classes=range({classes})")
+    if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
+        raise InputError(f"classes must list all possible labels, got {classes!r:.60}: write them as in classes=[0, 1]")
+    given = list(classes)
+    if not given or any(np.ndim(label) for label in given):
+        raise InputError(f"classes must list all possible labels, got {given!r:.60}: write them as in classes=[0, 1]")
+    values = _values(classes, np.asarray(given))
     if len({isinstance(label, str) for label in values}) != 1:
         raise InputError(f"classes must be all strings or all numbers, got {values!r:.200}")
     array = np.unique(np.asarray(values))
@@ -37,15 +44,33 @@ def sorted_classes(classes: Iterable[Any]) -> Labels:
 
 def checked(y: Any) -> tuple[Labels, list[Any]]:
     """Check y as scikit-learn does; return it as an array and as a list of Python values."""
-    array = column_or_1d(y, warn=True)
-    assert_all_finite(array, input_name="y")
+    if y is None:
+        raise InputError("a classifier requires y to be passed, but the target y is None: pass one label per sample")
+    try:
+        array = column_or_1d(y, warn=True)
+    except ValueError:
+        shape = np.shape(y)
+        one_hot = ": of rows with a column per class, pass y.argmax(axis=1)" if len(shape) == 2 else ""
+        raise InputError(f"y must be one label per sample, a 1d array, got shape {shape}{one_hot}") from None
+    try:
+        assert_all_finite(array, input_name="y")
+    except ValueError as error:
+        what = str(error).split("\n")[0].rstrip(".")
+        raise InputError(f"{what}: give every sample a label, or leave it out") from None
     values = _values(y, array)
     if len({isinstance(label, str) for label in values}) > 1:
         raise InputError("y must hold labels of one kind, got strings and numbers: use strings only or numbers only")
     if array.dtype.kind == "O" and values and not isinstance(values[0], str):
         array = np.array(values)  # scikit-learn rejects labels that are numbers of dtype object
     if len(array):
-        check_classification_targets(array)
+        try:
+            check_classification_targets(array)
+        except ValueError:
+            kind = type_of_target(array)
+            raise InputError(
+                f"y must hold classes, and other numbers are not classes (Unknown label type: {kind}), got "
+                f"{values[0]!r:.40} first: turn them into few classes, for instance with numpy.digitize"
+            ) from None
     return array, values
 
 

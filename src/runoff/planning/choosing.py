@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ def plan(
     estimator: Any = None,
     *,
     budgets: ArrayLike = BUDGETS,
-    n_partitions: Sequence[int] = TRIED,
-    elections: Sequence[str | Election] = ("plurality", "runoff", "maximin"),
+    n_partitions: int | Sequence[int] = TRIED,
+    elections: str | Election | Sequence[str | Election] = ("plurality", "runoff", "maximin"),
     members: int | None = None,
     n_jobs: int | None = None,
     random_state: int = 0,
@@ -102,9 +102,12 @@ def plan(
     if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():
         raise InputError(f"budgets must be non-negative integers, got {budgets!r}")
     edits = np.unique(np.append(edits, 0)).astype(np.int64)
-    if members is not None and members < 2:
-        raise InputError(f"members must be at least 2, got {members}")
-    compared = [rules.get(election) for election in elections]
+    if members is not None and (not _is_whole(members) or members < 2):
+        raise InputError(f"members must be a whole number of at least 2, got {members!r:.60}")
+    tried = _tried(n_partitions)
+    compared = [rules.get(election) for election in _listed(elections)]
+    if not compared:
+        raise InputError(f"elections must name at least one of {', '.join(map(repr, rules.NAMES))}, got none")
     base: Ensemble = estimator if isinstance(estimator, Ensemble) else RunoffClassifier(estimator)
     settings = base.get_params(deep=False)
     if base is not estimator:
@@ -113,7 +116,7 @@ def plan(
     classes = np.unique(array) if base.classes is None else labels.sorted_classes(base.classes)
     choices: list[Choice] = []
     left_out: dict[int, str] = {}
-    for k in sorted(set(n_partitions)):
+    for k in tried:
         if (n := len(array)) < 2 * k:
             left_out[k] = f"{n:,} samples leave a member less than 2 on average; use at most {n // 2} partitions"
             continue
@@ -126,6 +129,26 @@ def plan(
         reasons = "; ".join(f"n_partitions={k}: {why}" for k, why in left_out.items())
         raise InputError(f"n_partitions must hold a number that can be planned for, got none: {reasons}")
     return Plan(tuple(choices), left_out)
+
+
+def _tried(n_partitions: Any) -> list[int]:
+    """Return the numbers of partitions to compare, sorted; one number is a list of one."""
+    given = [n_partitions] if isinstance(n_partitions, str) or not isinstance(n_partitions, Iterable) else n_partitions
+    numbers = list(given)
+    if not numbers or not all(_is_whole(k) and k >= 1 for k in numbers):
+        raise InputError(
+            f"n_partitions must be whole numbers of at least 1, as in n_partitions=(20, 50), got {n_partitions!r:.60}"
+        )
+    return sorted({int(k) for k in numbers})
+
+
+def _listed(elections: Any) -> list[Any]:
+    """Return elections as a list; one election is a list of one."""
+    return [elections] if isinstance(elections, str | Election) or not isinstance(elections, Iterable) else [*elections]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _choices(

@@ -97,7 +97,7 @@ def out_of_part(
         if values.shape != (n,) or values.dtype.kind not in "iu":
             raise InputError(
                 f"{name} must be one whole number for each of {n} samples, got shape {values.shape} and dtype "
-                f"{values.dtype}"
+                f"{values.dtype}{': pass class indices' if name == 'y_true' else ''}"
             )
     outside = np.flatnonzero((bucket_of < 0) | (bucket_of >= checked.n_buckets))
     if outside.size:
