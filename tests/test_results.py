@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import runoff
-from benchmarks import recipes, results
+from benchmarks import recipes, reproduction, results
 
 QUICK = "network=small,epochs=1"
 
@@ -85,3 +85,47 @@ def test_the_figure_is_drawn_from_the_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["results", "figure", "--out", str(out)])
     results.main()
     assert out.read_text().count("strong members, run-off") == 1
+
+
+# -- which rows of the paper have been run -----------------------------------------------------------------------------
+
+
+def test_the_page_says_of_every_row_of_the_paper_what_has_been_run():
+    docs = results.Path("docs")
+    page = (docs / "reproduction.md").read_text(encoding="utf-8")
+    table = reproduction.printed(reproduction.read(docs / "reproduction.csv"))
+    assert reproduction.inserted(page, table) == page, "run: python -m benchmarks.reproduction --write PAGE"
+    assert page.index(table) < 500
+    assert "Of the 47 rows of tables 1 to 4" in table
+    cells = [cell.strip() for line in table.splitlines()[5:] for cell in line.split("|")[3:-1]]
+    assert sum(map(bool, cells)) == 51
+
+
+def test_rows_that_have_been_run_in_part(tmp_path):
+    head = results.Path("docs/reproduction.csv").read_text().splitlines()[0]
+    line = "{},cifar10,50,{},{},{},40,,41,,{},-1,45,{},400,1,cpu,{},{},command"
+    lines = []
+    for budget in (5, 10, 15, 18, 20):
+        lines += [
+            line.format("T2", "DPA*", 16, budget, 16, 1, "nin", "paper"),
+            line.format("T1", "DPA*+ROE", 4, budget, 16, 1, "nin", "paper"),
+            line.format("T1", "DPA*+ROE", 8, budget, 16, 1, "nin", "paper"),
+            line.format("T3", "DPA", 1, budget, 1, 1, "small", "paper"),
+            line.format("T3", "DPA+ROE", 1, budget, 1, 1, "nin", "strong"),
+            line.format("T6", "DPA", 1, budget, 1, 16, "nin", "paper"),
+            line.format("T6", "DPA+ROE", 1, budget, 1, 15, "nin", "paper"),
+        ]
+    lines.append(line.format("T1", "FA", 16, 5, 16, 1, "nin", "paper"))  # of one budget only
+    (tmp_path / "reproduction.csv").write_text("\n".join([head, *lines]) + "\n")
+    done = reproduction.read(tmp_path / "reproduction.csv")
+    status = {
+        (row.table == "T6", row.method, row.d): reproduction.status(row, done)
+        for row in reproduction.unique_rows()
+        if (row.dataset, row.k) == ("cifar10", 50)
+    }
+    assert status[False, "DPA*", 16] == "run"
+    assert status[False, "DPA*", 32] == "not run"
+    assert status[False, "DPA*+ROE", 16] == "fewer: d = 8"
+    assert status[False, "DPA", 1] == status[False, "DPA+ROE", 1] == status[False, "FA", 16] == "not run"
+    assert status[True, "DPA", 1] == "run"
+    assert status[True, "DPA+ROE", 1] == "fewer: 15 trials"
