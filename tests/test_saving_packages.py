@@ -16,6 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from runoff import RunoffClassifier
 from runoff.errors import MissingExtraError, StorageError
+from runoff.heads import RidgeHead
 from runoff.saving import trusted
 
 X, Y = load_iris(return_X_y=True)
@@ -41,6 +42,7 @@ def saved_and_loaded(estimator, path):
         MLPClassifier((4,), max_iter=5),
         CalibratedClassifierCV(LogisticRegression(), cv=2),
         GaussianProcessClassifier(),
+        RidgeHead(),
     ],
     ids=lambda estimator: type(estimator).__name__,
 )

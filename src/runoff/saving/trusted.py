@@ -16,7 +16,7 @@ _KERNELS = (
 )  # fmt: skip
 
 TRUSTED: dict[str, tuple[str, ...]] = {
-    "runoff": ("runoff.members.flat",),
+    "runoff": ("runoff.heads.RidgeHead", "runoff.members.flat"),
     "numpy": ("numpy.dtype", "numpy.number"),
     "python": ("collections.OrderedDict",),
     "scikit-learn": (
