@@ -46,6 +46,21 @@ def test_the_top_of_the_package_stays_small():
     assert len(list(PACKAGE.glob("*.py"))) <= 20, "make packages of modules that belong together"
 
 
+def test_the_verifier_may_share_files_and_errors_only():
+    """A package that is added must be forbidden to it, or allowed here."""
+    contracts = tomllib.loads((PACKAGE.parent.parent / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    [forbidden] = [
+        set(c["forbidden_modules"]) for c in contracts if c.get("source_modules") == ["runoff.verify", "runoff.check"]
+    ]
+    modules = {
+        f"runoff.{path.stem}" for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    itself = {"runoff.verify", "runoff.check", "runoff.__init__", "runoff.__main__", "runoff._version"}
+    assert modules - forbidden - itself == {"runoff._io", "runoff.errors"}
+
+
 def test_types_are_shipped_and_dependencies_are_few():
     assert (PACKAGE / "py.typed").exists()
     core = {requirement.split(">")[0] for requirement in requires("runoff") if "extra" not in requirement}
