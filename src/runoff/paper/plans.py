@@ -22,8 +22,12 @@ def planned(
     recipe: str | None,
     device: str | None,
     in_flight: int | None,
+    carry: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the networks that each row needs, those missing after earlier rows, and an estimated training time."""
+    """Return the networks that each row needs, those missing after earlier rows, and an estimated training time.
+
+    Existing networks are those of runs, or with `carry` those whose scores are in that folder.
+    """
     counted: dict[str, int] = {}  # networks per run, including planned ones
     plans = []
     for row in rows:
@@ -32,7 +36,9 @@ def planned(
         needed = {run_of(row, trial): n_members * n_seeds_of(row, n) for trial in range(n)}
         missing = 0
         for name, networks in needed.items():
-            existing = counted.setdefault(name, _networks_in(runs / name, n_members))
+            if name not in counted:
+                counted[name] = _networks_in(runs / name, n_members) if carry is None else _carried_in(carry, name)
+            existing = counted[name]
             missing += max(0, networks - existing)
             counted[name] = max(networks, existing)
         names = ("table", "dataset", "k", "method", "d")
@@ -41,6 +47,12 @@ def planned(
         total = sum(needed.values())
         plans.append({**plan, "trials": n, "n_networks": total, "missing": missing, "seconds": round(seconds, 1)})
     return plans
+
+
+def _carried_in(carry: Path, name: str) -> int:
+    from runoff.paper import carrying
+
+    return carrying.count(carry / f"{name}.npz")
 
 
 def _networks_in(path: Path, n_members: int) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runoff import datasets, recipes
+from runoff import datasets, hashing, recipes
 from runoff._io.files import written_whole
 from runoff._io.locks import locked
 from runoff.certificates import certified_accuracy, certify
@@ -54,10 +54,16 @@ def trial_results(
     in_flight: int | None,
     retrain: bool,
     executor: Executor | None = None,
+    carry: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """Train the missing ensembles of a row, and certify all with the paper's bound."""
+    """Train the missing ensembles of a row, and certify all with the paper's bound.
+
+    With `carry`, no runs are kept, only the members' scores, summed over their networks, in this folder.
+    """
     from runoff.runs import training, work  # these need PyTorch
 
+    if carry is not None and shared(row) and trials > 1:
+        raise InputError("--carry keeps sums over networks, and trials need the networks one by one: leave it out")
     data = datasets.load(row.dataset, data_dir)
     results = []
     for trial in range(trials):
@@ -66,7 +72,12 @@ def trial_results(
             hash="pixel-sum", random_state=0 if shared(row) else trial,
         )  # fmt: skip
         work.check(settings, data, device, executor)
-        path, n_seeds = runs / run_of(row, trial), n_seeds_of(row, trials)
+        n_seeds = n_seeds_of(row, trials)
+        if carry is not None:
+            file = carry / f"{run_of(row, trial)}.npz"
+            results.append(_with_carried(row, file, settings, data, n_seeds, device, in_flight, executor))
+            continue
+        path = runs / run_of(row, trial)
         Run.check_place(path, settings)
         with locked(path):
             run = _open(path, settings, {**work.about(data), "weights": weights, "given": row.dataset})
@@ -94,14 +105,50 @@ def _open(path: Path, settings: Settings, about: dict[str, Any]) -> Run:
         raise RunError(str(error).replace("give another directory", "give another folder with --runs")) from None
 
 
-def _certified(row: Row, run: Run, ballots: NDArray[Any], n_networks: int) -> dict[str, Any]:
-    certificates = certify(ballots, election=row.election, spread=run.spread(), bound="paper")
+def _with_carried(
+    row: Row,
+    file: Path,
+    settings: Settings,
+    data: datasets.Dataset,
+    n_seeds: int,
+    device: str | None,
+    in_flight: int | None,
+    executor: Executor | None,
+) -> dict[str, Any]:
+    """Train the networks that are not among the carried scores, and certify the members' mean scores."""
+    from runoff.paper import carrying
+    from runoff.runs import work
+
+    partition = settings.make_partition(hashing.derived_key(settings.random_state))
+    with locked(file.parent):
+        needed = work.plan(
+            settings, partition, data, [], file.with_suffix(""),
+            n_seeds=n_seeds, device=device, in_flight=in_flight, weights=False, executor=executor,
+        )  # fmt: skip
+        carried = carrying.Carried.open(file, settings, needed)
+        carrying.train(carried, needed)
+    return {
+        **_accuracies(row, carried.ballots(needed, n_seeds), partition.spread, data.y_test),
+        "seconds": round(carried.seconds, 3),
+        "networks": len(needed.pipeline.jobs),
+        "run": file.stem,
+        "device": " | ".join(dict.fromkeys(kind["device"] for kind in carried.trained_with)),
+        "carry": file.parent.name,
+    }
+
+
+def _accuracies(row: Row, ballots: NDArray[Any], spread: NDArray[Any], labels: NDArray[Any]) -> dict[str, Any]:
+    """Return clean and certified accuracy in percent, with the paper's bound."""
+    certificates = certify(ballots, election=row.election, spread=spread, bound="paper")
     budgets = sorted(row.percent)
-    accuracy = 100 * certified_accuracy(certificates, np.asarray(run.labels()), [0, *budgets])
+    accuracy = 100 * certified_accuracy(certificates, np.asarray(labels), [0, *budgets])
+    return {"clean": float(accuracy[0]), "certified": dict(zip(budgets, accuracy[1:].tolist(), strict=True))}
+
+
+def _certified(row: Row, run: Run, ballots: NDArray[Any], n_networks: int) -> dict[str, Any]:
     timings = json.loads((run.path / "timings.json").read_text())
     return {
-        "clean": float(accuracy[0]),
-        "certified": dict(zip(budgets, accuracy[1:].tolist(), strict=True)),
+        **_accuracies(row, ballots, run.spread(), run.labels()),
         # Unknown if a command was interrupted, or if the run has additional networks.
         "seconds": timings["training"] if timings["timed"] >= len(timings["networks"]) == n_networks else None,
         "networks": n_networks,
@@ -120,6 +167,7 @@ def compared(row: Row, results: list[dict[str, Any]], network: str, recipe: str)
     command += f" --trials {len(results)}" if len(results) != row.trials else ""
     command += f" --network {network}" if network != "nin" else ""
     command += f" --recipe {recipe}" if recipe != tables.RECIPES[row.dataset] else ""
+    command += f" --carry {results[0]['carry']}" if "carry" in results[0] else ""
     lines = []
     for budget, printed in sorted(row.percent.items()):
         values = [trial["certified"][budget] for trial in results]

@@ -1,0 +1,202 @@
+"""Carried scores: of each member, the sum over its networks, small enough to be taken from machine to machine.
+
+A row of the paper needs up to thousands of networks, whose scores fill gigabytes. Its ballots need only the mean score
+of each member. That mean is stored in half precision, with the seeds that it covers: k x inputs x classes x 2 bytes,
+which are 10 MB for CIFAR-10 with k = 50. Training continues with the other seeds wherever the file is.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runoff._io.files import LARGEST, open_regular, read_regular, written_whole
+from runoff.ballots import points
+from runoff.errors import RunError, StorageError
+from runoff.torch.checkpoints import decoded
+from runoff.torch.pipeline import class_shares, member_scores
+from runoff.torch.training.jobs import array_digest
+
+if TYPE_CHECKING:
+    from runoff.runs import Settings
+    from runoff.runs.work import Work
+    from runoff.torch import Job
+    from runoff.torch.training.results import Trained
+
+FORMAT = "runoff carried scores 1"
+INTERVAL = 60.0  # seconds between writes: what a kill loses
+MOST = float(np.finfo(np.float16).max)
+
+
+class Passing:
+    """A store that keeps no network: it hands each finished one on."""
+
+    weights, half, arriving = False, False, None
+
+    def has(self, job: Job, identity: str, inputs: str | None) -> bool:  # noqa: ARG002
+        """Return whether the network is stored: never."""
+        return False
+
+    def get(self, job: Job, identity: str, inputs: str | None) -> Trained | None:  # noqa: ARG002
+        """Return a stored network: there is none."""
+        return None
+
+    def put(self, trained: Trained, identity: str) -> Trained:  # noqa: ARG002
+        """Return the network."""
+        return trained
+
+    def accept(self, job: Job, data: bytes, identity: str) -> Trained:
+        """Return a network that was trained elsewhere, from the content of its file."""
+        return decoded(job, data, identity)
+
+    def keep_only(self, identities: set[str]) -> None:
+        """Delete nothing."""
+
+
+class Carried:
+    """The summed scores of each member's networks, and which seeds they cover.
+
+    Attributes
+    ----------
+    seeds : (n_members, n_seeds), whether a network was trained
+    used : (n_members,), how many networks are in the sum: those that can be used
+    sums : (n_members, n_inputs, n_classes)
+    seconds : of training, over all machines
+    trained_with : what trained the networks, one entry per kind of machine and version
+
+    """
+
+    def __init__(self, path: Path, about: dict[str, Any], shape: tuple[int, int, int]) -> None:
+        self.path, self.about = path, about
+        self.sums = np.zeros(shape, np.float32)
+        self.seeds = np.zeros((shape[0], 0), bool)
+        self.used = np.zeros(shape[0], np.int64)
+        self.seconds = 0.0
+        self.trained_with: list[dict[str, str]] = []
+
+    @classmethod
+    def open(cls, path: Path, settings: Settings, work: Work) -> Carried:
+        """Return the carried scores of a run, or none if there is no file; refuse those of other settings or inputs."""
+        shape = len(work.rows), len(work.inputs), work.n_classes
+        about = {"format": FORMAT, "settings": settings.to_dict(), "inputs": array_digest(work.inputs)}
+        carried = cls(path, json.loads(json.dumps(about)), shape)
+        if path.exists():
+            carried._read()
+        return carried
+
+    def missing(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return the networks that are not in the sums."""
+        n_seeds = self.seeds.shape[1]
+        return [job for job in jobs if job.seed >= n_seeds or not self.seeds[job.key]]
+
+    def add(self, trained: Trained) -> None:
+        """Add a network's scores to those of its member."""
+        m, s = trained.member, trained.seed
+        if s >= self.seeds.shape[1]:
+            self.seeds = np.pad(self.seeds, ((0, 0), (0, s + 1 - self.seeds.shape[1])))
+        if self.seeds[m, s]:
+            raise RunError(f"network {s} of member {m} is in {self.path} already")
+        self.seeds[m, s] = True
+        if trained.refused is None and trained.scores is not None:
+            self.sums[m] += trained.scores
+            self.used[m] += 1
+
+    def ballots(self, work: Work, n_seeds: int) -> NDArray[Any]:
+        """Return the members' ballots, (n_inputs, n_members, n_classes), from the first `n_seeds` networks of each."""
+        if self.seeds[:, n_seeds:].any():
+            raise RunError(
+                f"{self.path} holds sums over {self.seeds.shape[1]} networks per member, of which {n_seeds} cannot be "
+                "taken out: give another folder with --carry"
+            )
+        if missing := self.missing(work.pipeline.jobs):
+            raise RunError(f"{self.path} lacks networks, of member {missing[0].member} for example: continue training")
+        ranked = []
+        for m, rows in enumerate(work.rows):
+            shares = class_shares(work.labels[rows], work.n_classes)
+            mean = [self.sums[m] / np.float32(self.used[m])] if self.used[m] else []
+            ranked.append(points(member_scores(mean, shares, len(work.inputs))))
+        return np.stack(ranked, axis=1)
+
+    def write(self) -> None:
+        """Write the file whole: means in half precision, of members with networks only."""
+        some = np.flatnonzero(self.used)
+        means = np.clip(self.sums[some] / self.used[some, None, None], -MOST, MOST)
+        arrays: dict[str, Any] = {
+            "about": np.array(
+                json.dumps(self.about | {"seconds": self.seconds, "trained_with": self.trained_with}),
+            ),
+            "members": some,
+            "means": means.astype(np.float16),
+            "seeds": self.seeds,
+            "used": self.used,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(self.path, binary=True) as file:
+            np.savez(file, **arrays)
+
+    def _read(self) -> None:
+        n_members, n_inputs, n_classes = self.sums.shape
+        try:
+            with np.load(io.BytesIO(read_regular(self.path, LARGEST)), allow_pickle=False) as file:
+                about = json.loads(str(file["about"]))
+                some, means, seeds, used = (file[name] for name in ("members", "means", "seeds", "used"))
+            seconds, trained_with = float(about.pop("seconds")), list(about.pop("trained_with"))
+            fits = (
+                means.dtype == np.float16
+                and means.shape == (len(some), n_inputs, n_classes)
+                and seeds.dtype == bool
+                and seeds.shape[:1] == used.shape == (n_members,)
+                and np.array_equal(some, np.flatnonzero(used))
+                and bool((used <= seeds.sum(axis=1)).all() and (used >= 0).all())
+            )
+        except Exception as error:
+            reason = " ".join(str(error).split())[:200]
+            raise StorageError(f"{self.path} cannot be read ({type(error).__name__}: {reason}): remove it") from None
+        if about != self.about:
+            differs = next((name for name in self.about if about.get(name) != self.about[name]), "its content")
+            raise RunError(f"{self.path} is of another run, whose {differs} differ: give another folder with --carry")
+        if not fits:
+            raise StorageError(f"{self.path} was altered or damaged: remove it")
+        self.seeds, self.used, self.seconds, self.trained_with = seeds, used, seconds, trained_with
+        self.sums[some] = means.astype(np.float32) * used[some, None, None].astype(np.float32)
+
+
+def count(path: Path) -> int:
+    """Return the number of networks in a file of carried scores, or 0 if there is none."""
+    if not path.exists():
+        return 0
+    try:
+        with open_regular(path) as opened, np.load(opened, allow_pickle=False) as file:
+            return int(file["seeds"].sum())
+    except Exception as error:
+        raise StorageError(f"{path} cannot be read ({type(error).__name__}): remove it") from None
+
+
+def train(carried: Carried, work: Work, progress: bool | None = None) -> None:
+    """Train the networks that are missing, and write the file now and then, at the end, and if training fails."""
+    missing = carried.missing(work.pipeline.jobs)
+    if not missing:
+        return
+    pipeline = replace(work.pipeline, store=Passing(), missing=missing)
+    if pipeline.trained_with not in carried.trained_with:
+        carried.trained_with.append(dict(pipeline.trained_with))
+    written = time.perf_counter()
+    before = written
+    try:
+        for trained in pipeline.train(progress):
+            carried.add(trained)
+            now = time.perf_counter()
+            carried.seconds, before = carried.seconds + now - before, now
+            if now - written > INTERVAL:
+                carried.write()
+                written = time.perf_counter()
+    finally:
+        carried.write()
