@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from runoff.ballots import Ballots, points, readable
 from runoff.elections.base import Election, Members, Outcome, Story, Threat, smallest
-from runoff.errors import InputError
 from runoff.scores import checked_scores, in_parts, n_threads
 from runoff.spreads import Spread, disjoint
 
@@ -53,21 +52,18 @@ class Attack:
 def costs_to(
     election: Election,
     blocks: Iterator[NDArray[Any]],
-    shape: tuple[int, int],
     spread: Spread | None,
     target: int,
     budget: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return, for the inputs of all blocks, the prediction and a proven number of buckets that `target` needs to win.
 
-    `shape` is (n_members, n_classes), and `budget` a number of nodes of search per input for a spread.
+    `budget` is a number of nodes of search per input for a spread.
     """
     results, done = [], 0
     alone = spread is None or spread.one_to_one is not None
     with ThreadPoolExecutor(n_threads()) as pool:
         for raw in blocks:
-            if raw.shape[1:] != shape:
-                raise InputError(f"scores must have {shape[0]} members and {shape[1]} classes, got shape {raw.shape}")
             block = readable(raw, done)
             out = np.empty((2, len(block)), np.int64)
 

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from runoff import encoders, hashing, samples
 from runoff.ballots import Ballots, points
-from runoff.certificates import BOUNDS, LABELS_NOT_FIXED, Certificates, certify
+from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.errors import InputError, MemberError
 from runoff.fitting import checking, labels
+from runoff.fitting.edits import Edit, buckets_of_known, check_edit, edited
+from runoff.fitting.labels import same_classes
+from runoff.fitting.settings import check_settings, seed_of
+from runoff.fitting.state import FittedState
 from runoff.members import Shared
 from runoff.partition import Hashed, Partition, distinct
 from runoff.samples import Dense, Rows, Samples
 from runoff.scores import Scores
-
-THREATS = ("samples", "labels")
-TRY_ALONE = "check that the estimator alone can be fitted on a few of these samples, as in clone(estimator).fit(X, y)"
-Edit = tuple[Any, ...]  # X, y and, if fitted with them, groups
-
-
-@dataclass(frozen=True, eq=False)
-class FittedState:
-    """The state of a fitted ensemble that is saved and restored, without its settings and its members."""
-
-    partition: Partition
-    classes: NDArray[Any]
-    classes_fixed: bool  # whether the classes were passed, not taken from y
-    training_sets: list[str]  # a SHA-256 per member
-    member_sizes: NDArray[np.int64]
-    seed: int
-    n_seeds: int
-    width: tuple[str, tuple[int, ...]]  # the kind and the width of X
-    sources: tuple[int, float] | None = None  # their number, and the largest one's share of the samples
-    n_single_class: int = 0  # members with samples of one class only
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -96,7 +78,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X, y = self._checked(X, y, reset=True)
         if self.threat == "samples":  # where samples are trusted, a step may learn from all of them
             checking.warn_of_fitted_steps(X, stacklevel=3)
-        self._seed = _seed(self.random_state)
+        self._seed = seed_of(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
         if groups is not None and self.threat == "labels":
             raise InputError("groups cannot be used with threat='labels', which counts single labels: leave one out")
@@ -110,7 +92,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.members_: list[Any] = []
         self.encoder_ = self._find_encoder()
         self.shared_ = None if self.shared is None else Shared.fit(self.shared, X, self._digests, self._seed)
-        self._features = self._seen_by_members(X, self._digests)
+        self._features = self.features_of(X, self._digests)
         self._prepare()
         self._train_members(range(self.partition_.n_members), stacklevel=5)
         n_edits = len(y) if self._source_sizes is None else self._source_sizes[0]
@@ -123,7 +105,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the encoder that members see samples through, or None."""
         return None if self.encoder is None else encoders.get(self.encoder)
 
-    def _seen_by_members(self, inputs: Samples, digests: hashing.Digests | None = None) -> Samples:
+    def features_of(self, inputs: Samples, digests: hashing.Digests | None = None) -> Samples:
         """Return samples as members see them: after the encoder or the shared transformer, if there is one.
 
         With digests, each content is transformed once, in an order that depends on the set alone.
@@ -149,6 +131,10 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _scored(self, inputs: Samples) -> NDArray[np.floating[Any]]:
         """Return the members' scores, (n_inputs, n_members, n_classes)."""
 
+    def training_votes(self, rows: Rows) -> tuple[Ballots, NDArray[np.int64]]:
+        """Return the members' ballots on some training samples, and the buckets of these samples."""
+        return self._ranked(self._features.select(rows)), self._buckets[rows]
+
     def _ranked(self, inputs: Samples) -> Ballots:
         """Return the members' ballots, (n_inputs, n_members, n_classes)."""
         return points(self._scored(inputs))
@@ -162,30 +148,10 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         trained = self._train(which, codes, rows)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]
-        self._warn_refused(stacklevel)
+        checking.warn_of_refused_members(self.members_, self._has_learnt(), stacklevel)
         self.member_sizes_ = np.array([len(member_rows) for member_rows in rows])
         self._n_single_class = self.partition_.single_class(rows, codes)
         self._source_sizes = None if self._sources is None else hashing.source_sizes(self._sources)
-
-    def _warn_refused(self, stacklevel: int) -> None:
-        """Warn of members that vote by their class shares because their estimator could not be fitted.
-
-        This is a warning even if no member could be fitted: an edit can cause that, and no edit may turn a prediction
-        into an error.
-        """
-        refused = [member for member in self.members_ if member.refused]
-        if refused and not self._has_learnt():
-            warnings.warn(
-                f"no member could be trained, so all vote by their class shares; member {refused[0].index}: "
-                f"{refused[0].refused.rstrip('.')}; {TRY_ALONE}",
-                stacklevel=stacklevel,
-            )
-            return
-        for member in refused:
-            warnings.warn(
-                f"member {member.index} votes by its class shares, since it could not be trained: {member.refused}",
-                stacklevel=stacklevel,
-            )
 
     def _has_learnt(self) -> bool:
         return any(member.fitted for member in self.members_)
@@ -193,7 +159,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def scores(self, X: Any) -> Scores:
         """Return the members' scores with the members' spread, ready for `runoff.certify`."""
         check_is_fitted(self)
-        values = self._scored(self._seen_by_members(self._samples_of(X, reset=False)))
+        values = self._scored(self.features_of(self.samples_of(X)))
         partition, classes_fixed = self.partition_, self._fixed_classes is not None
         return Scores(values, partition.spread, partition.fingerprint, classes_fixed, partition.unit)
 
@@ -206,7 +172,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the label that the members elect for each input."""
         check_is_fitted(self)
         if len(self.classes_) == 1:
-            return np.repeat(self.classes_, len(self._samples_of(X, reset=False)))
+            return np.repeat(self.classes_, len(self.samples_of(X)))
         return self._elect(X, bound="paper" if get(self.election).in_paper else self.bound).prediction
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
@@ -217,10 +183,10 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         raised just above, so that the largest belongs to the prediction. Radii say nothing about these numbers.
         """
         check_is_fitted(self)
-        inputs = self._samples_of(X, reset=False)
+        inputs = self.samples_of(X)
         if len(self.classes_) == 1:
             return np.ones(len(inputs))
-        ballots = self._ranked(self._seen_by_members(inputs))
+        ballots = self._ranked(self.features_of(inputs))
         first = ballots.argmax(axis=2)
         shares = np.stack([(first == c).mean(axis=1) for c in range(len(self.classes_))], axis=1)
         bound = "paper" if get(self.election).in_paper else self.bound
@@ -243,15 +209,15 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not self._has_learnt() and (refused := next((m for m in self.members_ if m.refused), None)):
             raise MemberError(
                 f"there is nothing to certify, since no member could be trained; member {refused.index}: "
-                f"{refused.refused.rstrip('.')}; {TRY_ALONE}"
+                f"{refused.refused.rstrip('.')}; {checking.TRY_ALONE}"
             )
         return self._elect(X, self.bound)
 
     def _elect(self, X: Any, bound: str) -> Certificates:
-        inputs = self._samples_of(X, reset=False)
+        inputs = self.samples_of(X)
         if len(self.classes_) < 2:
             raise InputError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: extend classes=")
-        ballots = self._ranked(self._seen_by_members(inputs))
+        ballots = self._ranked(self.features_of(inputs))
         partition = self.partition_
         certificates = certify(
             ballots, election=self.election, spread=partition.spread, bound=bound, unit=partition.unit
@@ -285,34 +251,22 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         self._check_samples()
-        keep, touched = np.ones(len(self._labels), bool), []
-        new: Hashed | None = None
-        if remove is not None:
-            removed = self._hashed("remove", remove)
-            keep[self._training_rows(removed)] = False
-            touched.append(removed.buckets)
-        if add is not None:
-            new = self._hashed("add", add)
-            touched.append(new.buckets)
-        data = Hashed(self._samples, self._labels, self._digests, self._sources, self._buckets)
-        data = data.select(np.flatnonzero(keep))
-        if new is not None:
-            data = data.joined(new)
-        if self.partition_.unit == "labels" and not _same_contents(data.digests, self._digests):
-            raise InputError(
-                "update can only relabel with threat='labels', where samples are fixed: remove and add the same X with "
-                "old and new labels, or fit again"
-            )
-        y = data.labels
-        if not len(y):
-            raise InputError("update must leave at least one training sample, got none")
+        removed = None if remove is None else self._hashed("remove", remove)
+        added = None if add is None else self._hashed("add", add)
+        data = edited(
+            Hashed(self._samples, self._labels, self._digests, self._sources, self._buckets),
+            removed,
+            added,
+            self.partition_.unit,
+        )
+        touched = [samples.buckets for samples in (removed, added) if samples is not None]
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
         before = self.__dict__.copy()
         try:
             self._samples, self._labels, self._digests, self._sources, self._buckets = data
-            self._features = self._seen_by_members(data.samples, data.digests)
+            self._features = self.features_of(data.samples, data.digests)
             self.updated_members_ = np.unique(self.partition_.spread[changed])
-            if self._fixed_classes is None and not _same_labels(np.unique(y), self.classes_):
+            if self._fixed_classes is None and not same_classes(np.unique(data.labels), self.classes_):
                 self.updated_members_ = np.arange(self.partition_.n_members)
             self._train_members(self.updated_members_.tolist())
         except BaseException:
@@ -357,14 +311,15 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _hashed(self, name: str, edit: Edit) -> Hashed:
         """Return the samples to add or remove, with their digests and buckets."""
         with_groups = self._sources is not None
-        if not isinstance(edit, (tuple, list)) or len(edit) != 2 + with_groups:
-            expected = "(X, y, groups), as fit was called with groups" if with_groups else "(X, y), as in fit"
-            got = f"{len(edit)} values" if isinstance(edit, (tuple, list)) else f"a {type(edit).__name__}"
-            raise InputError(f"{name} must be {expected}, got {got}")
+        check_edit(name, edit, with_groups)
         X, y = self._checked(edit[0], edit[1], reset=False)
         digests = self.partition_.digests(X)
         sources = self.partition_.sources(edit[2], len(X)) if with_groups else None
         return Hashed(X, y, digests, sources, self._find_buckets(X, digests, sources))
+
+    def samples_of(self, X: Any) -> Samples:
+        """Return X as samples, which must have the form of those in `fit`."""
+        return self._samples_of(X, reset=False)
 
     def buckets_of(self, X: Samples, groups: Any = None) -> NDArray[np.int64]:
         """Return the buckets of samples; `groups` names their sources, if it was fitted with groups."""
@@ -372,52 +327,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._find_buckets(X, self.partition_.digests(X), sources)
 
     def _find_buckets(self, X: Samples, digests: hashing.Digests, sources: Any) -> NDArray[np.int64]:
-        if self.partition_.unit != "labels":
-            return self.partition_.buckets(X, digests, sources)
-        known = dict(zip(map(tuple, self._digests.tolist()), self._buckets.tolist(), strict=True))
-        try:
-            return np.array([known[tuple(digest)] for digest in digests.tolist()], np.int64)
-        except KeyError:
-            raise InputError(
-                "X must hold training samples only with threat='labels', where samples are fixed: fit again with others"
-            ) from None
-
-    def _training_rows(self, wanted: Hashed) -> Rows:
-        """Return the training rows of these samples, each copy once."""
-
-        def keys(digests: Any, y: NDArray[Any], sources: Any) -> list[tuple[Any, ...]]:
-            parts = [digests.tolist(), y.tolist()] + ([] if sources is None else [map(tuple, sources.tolist())])
-            return [(*digest, *rest) for digest, *rest in zip(*parts, strict=True)]
-
-        known = keys(self._digests, self._labels, self._sources)
-        rows = samples.find_copies(keys(wanted.digests, wanted.labels, wanted.sources), known)
-        if (missing := np.flatnonzero(rows < 0)).size:
-            with_what = "labels" if wanted.sources is None else "labels and sources"
-            raise InputError(
-                f"remove must name training samples with their {with_what}, but sample {missing[0]} (label "
-                f"{wanted.labels.tolist()[missing[0]]!r}) is not one of them, or not that often: nothing was changed"
-            )
-        return rows
+        if self.partition_.unit == "labels":
+            return buckets_of_known(digests, self._digests, self._buckets)
+        return self.partition_.buckets(X, digests, sources)
 
     def _check_settings(self) -> None:
-        for name in ("n_partitions", "spread", "n_seeds"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if self.bound not in BOUNDS:
-            raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {self.bound!r}")
-        get(self.election)
-        if self.threat not in THREATS:
-            raise InputError(f"threat must be one of {', '.join(map(repr, THREATS))}, got {self.threat!r}")
-        if self.shared is not None and self.threat != "labels":
-            raise InputError(
-                f"shared learns from all samples at once, so it needs threat='labels', where samples are trusted, got "
-                f"threat={self.threat!r}: put the transformer inside the estimator"
-            )
-        if self.encoder is not None and self.shared is not None:
-            raise InputError("encoder and shared cannot be combined: put one of them into the other, or leave one out")
-        if self.hash_key is not None and (not isinstance(self.hash_key, bytes) or not 16 <= len(self.hash_key) <= 64):
-            raise InputError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() returns them")
+        check_settings(self)
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Samples, NDArray[Any]]:
         X = self._samples_of(X, reset)
@@ -473,22 +388,3 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.hash_key = hashing.Key(self.hash_key)
         params: dict[str, Any] = super().get_params(deep)
         return params
-
-
-def _seed(random_state: Any) -> int:
-    """Return an integer for SeedSequence."""
-    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
-
-
-def _same_contents(a: hashing.Digests, b: hashing.Digests) -> bool:
-    """Return whether two sets of samples are the same, copies counted, in any order."""
-    return len(a) == len(b) and all(
-        np.array_equal(x, y) for x, y in zip(*(d[np.lexsort((d[:, 1], d[:, 0]))].T for d in (a, b)), strict=True)
-    )
-
-
-def _same_labels(a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Return whether sorted labels are equal, type included: members are trained on labels of that type."""
-    return a.dtype == b.dtype and np.array_equal(a, b)

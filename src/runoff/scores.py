@@ -135,7 +135,7 @@ def in_parts(pool: ThreadPoolExecutor, part: Callable[[int, int], int], block: N
     `part` returns the first of its inputs with a score that is not finite, or -1.
     """
     # More parts than threads, since inputs take different times.
-    edges = np.unique(np.linspace(0, len(block), 4 * pool._max_workers + 1, dtype=int))
+    edges = np.unique(np.linspace(0, len(block), 4 * n_threads() + 1, dtype=int))
     bad = [a + at for a, at in zip(edges, pool.map(part, edges[:-1], edges[1:]), strict=False) if at >= 0]
     if bad:
         check_finite(block[min(bad)][None], start + min(bad))

@@ -134,17 +134,7 @@ class Certificates:
         from runoff import attacks
 
         target = self.index_of(label)
-        if scores is None:
-            if self._scores is None:
-                raise InputError(
-                    "these certificates were made from an iterator, which keeps no scores: pass all scores again as "
-                    f"scores=, an array ({len(self)}, {self.n_members}, {self.n_classes}) or an iterator"
-                )
-            scores = self._scores if self._rows is None else selected(self._scores, self._rows)
-        shape = (self.n_members, self.n_classes)
-        prediction, cost = attacks.costs_to(self.election, blocks_of(scores), shape, self.spread, target, NODES)
-        if len(cost) != len(self):
-            raise InputError(f"scores must be those of the {len(self)} inputs certified, got {len(cost)} inputs")
+        prediction, cost = attacks.costs_to(self.election, self.blocks(scores), self.spread, target, NODES)
         now = prediction if self.classes is None else self.classes[prediction]
         if (now != self.prediction).any():
             i = int(np.flatnonzero(now != self.prediction)[0])
@@ -153,6 +143,25 @@ class Certificates:
                 f"{self.prediction[i]}"
             )
         return np.where(cost == 0, -1, np.maximum(np.minimum(cost - 1, self.n_buckets), self.radius))
+
+    def blocks(self, scores: ArrayLike | Iterator[ArrayLike] | None = None) -> Iterator[NDArray[Any]]:
+        """Yield the scores of these inputs in blocks: those that were certified, or `scores` of that shape."""
+        n, shape = len(self), (self.n_members, self.n_classes)
+        if scores is None:
+            if self._scores is None:
+                raise InputError(
+                    "these certificates were made from an iterator, which keeps no scores: pass all scores again as "
+                    f"scores=, an array {(n, *shape)} or an iterator"
+                )
+            scores = self._scores if self._rows is None else selected(self._scores, self._rows)
+        done = 0
+        for block in blocks_of(scores):
+            if block.shape[1:] != shape:
+                raise InputError(f"scores must have {shape[0]} members and {shape[1]} classes, got shape {block.shape}")
+            yield block
+            done += len(block)
+        if done != n:
+            raise InputError(f"scores must be those of the {n} inputs certified, got {done} inputs")
 
     def index_of(self, label: Any) -> int:
         """Return the class index of a label, or of a class index if the certificates have no labels."""

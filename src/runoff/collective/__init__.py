@@ -19,7 +19,6 @@ from runoff.certificates import checked_budgets, checked_labels
 from runoff.collective import _bound, _search
 from runoff.collective._threats import Contested
 from runoff.errors import InputError
-from runoff.scores import blocks_of, selected
 from runoff.spreads import disjoint
 
 if TYPE_CHECKING:
@@ -230,22 +229,8 @@ def _contested(
 
 def _ballots(certificates: Certificates, rows: NDArray[np.int64], scores: Any) -> Iterator[tuple[int, Ballots]]:
     """Yield the given inputs with their ballots, in order."""
-    shape = (certificates.n_members, certificates.n_classes)
-    if scores is None:
-        if certificates._scores is None:
-            raise InputError(
-                "these certificates were made from an iterator, which keeps no scores: pass all scores again as "
-                f"scores=, an array ({len(certificates)}, {shape[0]}, {shape[1]}) or an iterator"
-            )
-        scores = (
-            certificates._scores if certificates._rows is None else selected(certificates._scores, certificates._rows)
-        )
     done = 0
-    for block in blocks_of(scores):
-        if block.shape[1:] != shape:
-            raise InputError(f"scores must have {shape[0]} members and {shape[1]} classes, got shape {block.shape}")
+    for block in certificates.blocks(scores):
         for i in rows[(rows >= done) & (rows < done + len(block))]:
             yield int(i), points(readable(block[i - done : i - done + 1], int(i)))[0]
         done += len(block)
-    if done != len(certificates):
-        raise InputError(f"scores must be those of the {len(certificates)} inputs certified, got {done} inputs")

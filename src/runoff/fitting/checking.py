@@ -6,6 +6,7 @@ What is rejected follows from the estimator and from single samples. What is onl
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ ADVICE = (
     "RunoffClassifier(make_pipeline({step}(), ...)); if X was prepared by fixed rules or by an encoder that you trust, "
     "silence this with warnings.filterwarnings('ignore', category=runoff.errors.FittedInFrontWarning)"
 )
+
+TRY_ALONE = "check that the estimator alone can be fitted on a few of these samples, as in clone(estimator).fit(X, y)"
 
 
 def accepts_nan(estimator: Any) -> bool:
@@ -133,6 +136,27 @@ def is_text(X: Any) -> bool:
     raise InputError(
         f"texts must be strings, got {shown} for text {at}: use '' for a text without words, or leave the sample out"
     )
+
+
+def warn_of_refused_members(members: Sequence[Any], learnt: bool, stacklevel: int) -> None:
+    """Warn of members that vote by their class shares because their estimator could not be fitted.
+
+    This is a warning even if no member could be fitted: an edit can cause that, and no edit may turn a prediction
+    into an error.
+    """
+    refused = [member for member in members if member.refused]
+    if refused and not learnt:
+        warnings.warn(
+            f"no member could be trained, so all vote by their class shares; member {refused[0].index}: "
+            f"{refused[0].refused.rstrip('.')}; {TRY_ALONE}",
+            stacklevel=stacklevel,
+        )
+        return
+    for member in refused:
+        warnings.warn(
+            f"member {member.index} votes by its class shares, since it could not be trained: {member.refused}",
+            stacklevel=stacklevel,
+        )
 
 
 def warn_of_idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: str, stacklevel: int) -> None:

@@ -83,6 +83,11 @@ def codes(values: list[Any], classes: Labels) -> NDArray[np.int64]:
         raise InputError(f"y must hold labels from classes={classes.tolist()!r:.200}, got {error.args[0]!r}") from None
 
 
+def same_classes(a: Labels, b: Labels) -> bool:
+    """Return whether sorted classes are equal, type included: members are trained on labels of that type."""
+    return a.dtype == b.dtype and np.array_equal(a, b)
+
+
 def _values(labels: Any, array: Labels) -> list[Any]:
     """Return labels as Python values: those of a list from the list itself, since `array` converts them to one type."""
     if isinstance(labels, (list, tuple, set, frozenset, range)) and all(np.ndim(label) == 0 for label in labels):

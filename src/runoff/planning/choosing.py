@@ -28,10 +28,10 @@ INPUTS = 1000  # training samples on which certified accuracy is estimated
 class _Few(Ensemble):
     """A mixin for ensembles of which only the first members are trained; the others get no samples."""
 
-    _n_trained: int
+    n_trained: int
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Any]:
-        first = [part if m < self._n_trained else part[:0] for m, part in enumerate(rows)]
+        first = [part if m < self.n_trained else part[:0] for m, part in enumerate(rows)]
         trained: list[Any] = super()._train(which, codes, first)  # type: ignore[safe-super]
         return trained
 
@@ -112,8 +112,9 @@ def plan(
     settings = base.get_params(deep=False)
     if base is not estimator:
         settings |= {"n_jobs": n_jobs, "random_state": random_state}
-    array, _ = labels.checked(y.detach().cpu() if hasattr(y, "detach") else y)
+    array, values = labels.checked(y.detach().cpu() if hasattr(y, "detach") else y)
     classes = np.unique(array) if base.classes is None else labels.sorted_classes(base.classes)
+    codes = labels.codes(values, classes)
     choices: list[Choice] = []
     left_out: dict[int, str] = {}
     for k in tried:
@@ -124,7 +125,7 @@ def plan(
         if settings.get("checkpoints") is not None:  # not among the networks of the classifier itself
             changed["checkpoints"] = Path(settings["checkpoints"]) / f"plan-k{k}"
         classifier = _few(base, settings | changed)
-        choices += _choices(classifier, X, y, groups, compared, edits, members, balanced)
+        choices += _choices(classifier, X, y, codes, groups, compared, edits, members, balanced)
     if not choices:
         reasons = "; ".join(f"n_partitions={k}: {why}" for k, why in left_out.items())
         raise InputError(f"n_partitions must hold a number that can be planned for, got none: {reasons}")
@@ -155,6 +156,7 @@ def _choices(
     classifier: Any,
     X: Any,
     y: Any,
+    codes: NDArray[np.int64],
     groups: Any,
     compared: Sequence[Election],
     edits: NDArray[np.int64],
@@ -168,34 +170,31 @@ def _choices(
         raise InputError(
             f"members needs one bucket per member (spread=1), got spread={classifier.spread}: leave it out"
         )
-    classifier._n_trained = few or n_members
+    classifier.n_trained = few or n_members
+    rows = _some_rows(codes, balanced)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*votes? by (its|their) class shares", category=UserWarning)
         warnings.filterwarnings("ignore", message=".*members learn nothing", category=UserWarning)  # the table shows it
         classifier.fit(X, y, groups)
-        n = len(classifier._labels)
-        rows = _some_rows(classifier._labels, balanced)
-        ballots = classifier._ranked(classifier._features.select(rows))
-    codes = np.searchsorted(classifier.classes_, classifier._labels[rows])
+        ballots, buckets = classifier.training_votes(rows)
     choices = []
     for rule in compared:
         bound = classifier.bound if rule.in_paper else "tight"
         spread = classifier.partition_.spread
-        buckets = classifier._buckets[rows]
         if few is None:
             estimate = estimates.out_of_part(
-                ballots, codes, buckets, edits, election=rule, spread=spread, bound=bound, balanced=balanced
+                ballots, codes[rows], buckets, edits, election=rule, spread=spread, bound=bound, balanced=balanced
             )
         else:
             estimate = estimates.extrapolated(
-                ballots[:, :few], codes, buckets, edits, n_members=n_members, election=rule, bound=bound,
+                ballots[:, :few], codes[rows], buckets, edits, n_members=n_members, election=rule, bound=bound,
                 balanced=balanced,
             )  # fmt: skip
         choices.append(
             Choice(
                 n_partitions=int(classifier.n_partitions),
                 election=rule.name,
-                samples_per_member=n / classifier.n_partitions,
+                samples_per_member=len(codes) / classifier.n_partitions,
                 largest_radius=(n_members - 1) // (2 * int(classifier.spread)),
                 estimate=estimate,
                 balance=classifier.balance(),
@@ -205,13 +204,13 @@ def _choices(
     return choices
 
 
-def _some_rows(labels: NDArray[Any], balanced: bool) -> Rows:
+def _some_rows(codes: NDArray[np.int64], balanced: bool) -> Rows:
     """Return up to INPUTS training samples at random, in order; if balanced, about equally many of each class."""
-    order = np.random.default_rng(0).permutation(len(labels))
+    order = np.random.default_rng(0).permutation(len(codes))
     if balanced:
-        _, codes = np.unique(labels[order], return_inverse=True)
-        by_class = np.argsort(codes, kind="stable")
+        by_class = np.argsort(codes[order], kind="stable")
+        in_order = codes[order][by_class]
         turn = np.empty(len(order), np.int64)  # a sample's turn within its class
-        turn[by_class] = np.arange(len(order)) - np.searchsorted(codes[by_class], codes[by_class])
+        turn[by_class] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
         order = order[np.argsort(turn, kind="stable")]
     return np.sort(order[:INPUTS])

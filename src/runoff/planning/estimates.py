@@ -201,7 +201,7 @@ def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike
 
     A classifier that was fitted with `groups` needs those of the samples.
     """
-    scores, samples = classifier.scores(X), classifier._samples_of(X, reset=False)
+    scores, samples = classifier.scores(X), classifier.samples_of(X)
     partition = classifier.partition_
     buckets = classifier.buckets_of(samples, groups)
     labels, classes = np.asarray(y), classifier.classes_

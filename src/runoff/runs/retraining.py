@@ -147,11 +147,11 @@ class EstimatorMembers(_Loaded):
         from runoff.saving import classifiers
 
         classifier = self.classifier
-        samples = classifier._samples_of(X, reset=False)
-        shared = self._shared_parts(samples)
-        samples = classifier._seen_by_members(samples, classifier.partition_.digests(samples))
+        samples = classifier.samples_of(X)
+        state, shared = classifier.fitted_state(), self._shared_parts(samples)
+        samples = classifier.features_of(samples, classifier.partition_.digests(samples))
         estimator = default_estimator(samples.kind) if classifier.estimator is None else classifier.estimator
-        seeds = seeds_of(classifier._seed, member, classifier._n_seeds)
+        seeds = seeds_of(state.seed, member, state.n_seeds)
         with undisturbed():
             unfitted, labels = MemberEstimator(estimator), self._labels(y)
             fitted = fit_member(unfitted, samples, labels, np.array(rows, np.int64), member, seeds)
@@ -165,7 +165,7 @@ class EstimatorMembers(_Loaded):
         classifier, digests = self.classifier, self.classifier.partition_.digests(samples)
         if classifier.shared_ is None:
             return {}, {}
-        again = Shared.fit(classifier.shared, samples, digests, classifier._seed)
+        again = Shared.fit(classifier.shared, samples, digests, classifier.fitted_state().seed)
 
         def digest(shared: Any) -> dict[str, str]:
             hashed = hashlib.sha256()
@@ -207,13 +207,10 @@ class NetworkMembers(_Loaded):
 
     def unlike(self) -> str | None:
         """Return why retraining would give different networks here, or None."""
-        from runoff.torch import starting
-
         try:  # only training needs the initial weights
-            network = starting.recorded(self.classifier.network, self.classifier.first_weights_)
+            self.classifier.restore_first_weights()
         except ValueError as error:
             return str(error)
-        self.classifier._network = network
         return super().unlike()
 
     def _versions(self) -> dict[str, str]:
@@ -223,15 +220,15 @@ class NetworkMembers(_Loaded):
 
     def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
         """Retrain a member's networks on these rows; return digests of the stored and of the retrained ones."""
-        from runoff.torch.classifier import NetworkMember
+        from runoff.torch.members import NetworkMember
         from runoff.torch.pipeline import network_jobs
         from runoff.verify.networks import tensors
 
         classifier = self.classifier
-        samples = classifier._samples_of(X, reset=False)
-        codes = np.searchsorted(classifier.classes_, self._labels(y))
+        samples = classifier.samples_of(X)
+        codes, state = np.searchsorted(classifier.classes_, self._labels(y)), classifier.fitted_state()
         by_member = {member: np.array(rows, np.int64)}
-        jobs = network_jobs(samples.data, codes, by_member, [member], classifier._seed, classifier._n_seeds)
+        jobs = network_jobs(samples.data, codes, by_member, [member], state.seed, state.n_seeds)
         networks = list(classifier.trainer().train(jobs)) if jobs else []
         result = NetworkMember.of(member, np.zeros(0), networks)
         stored: dict[str, str] = {}

@@ -111,7 +111,7 @@ def settings_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:
 
 def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
     """Restore everything but the members of a classifier from its directory."""
-    from runoff.ensemble import FittedState
+    from runoff.fitting.state import FittedState
 
     classes = read_array(path, "classes.npy", manifest)
     if classes.ndim != 1 or not len(classes) or not np.array_equal(np.unique(classes), classes):

@@ -18,7 +18,8 @@ from runoff.saving.common import NOUN, REMEDY, load_directory, restore, saved_di
 from runoff.torch import networks
 from runoff.torch.building import State, build, tensors_of
 from runoff.torch.checkpoints import Identities, architecture
-from runoff.torch.classifier import NetworkMember, TorchClassifier
+from runoff.torch.classifier import TorchClassifier
+from runoff.torch.members import NetworkMember
 from runoff.torch.networks import Factory
 from runoff.torch.training.slots import MEAN, fits
 from runoff.torch.training.trainer import Trainer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,39 +16,21 @@ from runoff import encoders, executors, recipes
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
 from runoff.encoders import NOT_SAVED, Encoder
-from runoff.ensemble import Edit, Ensemble
+from runoff.ensemble import Ensemble
 from runoff.errors import InputError
+from runoff.fitting.edits import Edit
 from runoff.recipes import Recipe
 from runoff.samples import Dense, Rows, Samples
 from runoff.torch import devices, inputs, starting
-from runoff.torch.building import State
 from runoff.torch.checkpoints import Checkpoints
 from runoff.torch.heads import HeadTrainer
+from runoff.torch.members import NetworkMember, scores_by_member
 from runoff.torch.networks import Factory
-from runoff.torch.pipeline import MemoryStore, Pipeline, class_shares, member_scores, network_jobs
+from runoff.torch.pipeline import MemoryStore, Pipeline, class_shares, network_jobs
 from runoff.torch.training.jobs import compact
 from runoff.torch.training.results import Trained
 from runoff.torch.training.trainer import Trainer
 from runoff.torch.workload import HeadSettings, TrainerSettings
-
-
-@dataclass(frozen=True, eq=False)
-class NetworkMember:
-    """A member: `n_seeds` networks, or none if its samples have fewer than two classes."""
-
-    index: int
-    shares: NDArray[np.float64]  # of each class among the member's samples
-    fitted: tuple[State, ...] = field(default=(), repr=False)
-    scores: tuple[NDArray[np.float32] | None, ...] = field(default=(), repr=False)  # for the inputs given to `fit`
-    refused: str | None = None
-
-    @classmethod
-    def of(cls, index: int, shares: NDArray[np.float64], trained: list[Trained]) -> NetworkMember:
-        """Return a member with these networks, except those that cannot be used."""
-        usable = sorted((network for network in trained if network.refused is None), key=lambda network: network.seed)
-        states, scores = tuple(network.state for network in usable), tuple(network.scores for network in usable)
-        refused = next((network.refused for network in trained if network.refused is not None), None)
-        return cls(index, shares, states, scores, None if usable else refused)
 
 
 class TorchClassifier(Ensemble):
@@ -200,6 +181,10 @@ class TorchClassifier(Ensemble):
         self._recipe, self._network, self.first_weights_ = recipe, network, first_weights
         self._inputs: Any = None
 
+    def restore_first_weights(self) -> None:
+        """Train from the recorded initial weights, whose file must be there: a loaded classifier does without it."""
+        self._network = starting.recorded(self.network, self.first_weights_)
+
     # -- methods that Ensemble calls -----------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
@@ -242,10 +227,11 @@ class TorchClassifier(Ensemble):
         """Return inputs in the form that the trainer scores: unchanged for an encoder, else compact."""
         return images if self.encoder is not None else compact(images)
 
-    def _seen_by_members(self, samples: Samples, digests: Any = None) -> Samples:
+    def features_of(self, samples: Samples, digests: Any = None) -> Samples:
+        """Return samples as members see them: unchanged for an encoder, which is applied by the trainer."""
         if self.encoder is not None:
             return samples  # the trainer encodes them
-        features = super()._seen_by_members(samples, digests)
+        features = super().features_of(samples, digests)
         return features if self.shared_ is None else Dense(inputs.images(features.data, devices.find(self.device)))
 
     def _prepare(self) -> None:
@@ -255,7 +241,7 @@ class TorchClassifier(Ensemble):
         first = starting.first_weights_of(self._network)
         self.first_weights_ = None if first is None else first.described()
         to_score = self.__dict__.pop("_to_score", None)
-        self._inputs = None if to_score is None else self._as_scored(self._seen_by_members(Dense(to_score)).data)
+        self._inputs = None if to_score is None else self._as_scored(self.features_of(Dense(to_score)).data)
         self._identities: dict[tuple[int, int], str] = {}  # by member and seed
         if self.checkpoints is not None:
             self._store = Checkpoints(self.checkpoints)
@@ -319,18 +305,9 @@ class TorchClassifier(Ensemble):
     def _by_member(self, inputs: Samples) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Yield the index and the scores of each member."""
         states = [((m.index, s), state) for m in self.members_ for s, state in enumerate(m.fitted)]
-        n_missing = {m.index: len(m.fitted) for m in self.members_}
-        parts: dict[int, dict[int, NDArray[np.float32]]] = {m.index: {} for m in self.members_}
         scored = self._network_scores(states, self._as_scored(inputs.data))
-        for m in self.members_:
-            if not m.fitted:
-                yield m.index, member_scores((), m.shares, len(inputs))
-        for (m, s), scores in with_progress(scored, "scoring inputs", len(states), show=self.progress):
-            parts[m][s] = scores
-            n_missing[m] -= 1
-            if not n_missing[m]:
-                by_seed = parts.pop(m)  # summed in the order of seeds, whatever the order of the results
-                yield m, member_scores([by_seed[s] for s in sorted(by_seed)], self.members_[m].shares, len(inputs))
+        shown = with_progress(scored, "scoring inputs", len(states), show=self.progress)
+        return scores_by_member(self.members_, shown, len(inputs))
 
     def _network_scores(self, states: list[Any], inputs: NDArray[Any]) -> Iterator[Any]:
         """Yield the scores of all networks, from memory if the inputs are those passed to `fit`."""
