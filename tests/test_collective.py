@@ -1,6 +1,7 @@
 """Collective certificates: against every attack on small cases, and the parts of the proof one by one."""
 
 import json
+import time
 from fractions import Fraction
 from itertools import combinations, product
 
@@ -248,6 +249,114 @@ def test_time_and_rounds_limit_the_work_and_never_the_soundness():
     assert pointwise <= first
     assert first <= full
     assert pointwise + 0.02 < full
+
+
+class Ticks:
+    """A clock that moves on by 1 whenever somebody looks at it."""
+
+    def __init__(self):
+        self.now = 0
+
+    def monotonic(self):
+        self.now += 1
+        return float(self.now)
+
+
+@pytest.mark.parametrize(("election", "offsets"), [("plurality", None), ("runoff", None), ("runoff", [0, 1, 4])])
+def test_whenever_the_time_is_up_the_result_is_proven(election, offsets, monkeypatch):
+    """The clock stops the work at every place in turn, with fine steps at first and coarser ones later."""
+    scores, labels = some_scores(60, 13, 4, seed=11)
+    certificates = runoff.certify(scores, election=election, spread=None if offsets is None else cyclic(13, offsets))
+    budgets = [2, 4, 5]
+    pointwise = certified_accuracy(certificates, labels, budgets)
+    truth = [runoff.collective_attack(certificates, labels, b, starts=4).accuracy for b in budgets]
+    monkeypatch.setattr(_search, "ALL", 40_000)  # too few for all attacks of the larger budgets
+    seen = set()
+    for limit in [*range(0, 60, 7), *range(60, 1500, 97), 4000, 10**6]:
+        clock = Ticks()
+        monkeypatch.setattr("time.monotonic", clock.monotonic)
+        found = runoff.collective_accuracy(certificates, labels, budgets, rounds=3, time_limit=limit)
+        monkeypatch.undo()
+        monkeypatch.setattr(_search, "ALL", 40_000)
+        assert (pointwise <= found).all()
+        assert (found <= truth).all()
+        assert clock.now < limit + 20 or limit == 10**6
+        seen.add(tuple(found))
+    assert len(seen) > 1 or offsets is not None
+
+
+def test_the_time_limit_holds_in_long_steps():
+    """One step of this size took 20 seconds: each round's programme alone, with 200 buckets, takes several."""
+    scores, labels = some_scores(1200, 200, 3, seed=12)
+    certificates = runoff.certify(scores, election="plurality")
+    runoff.collective_accuracy(certificates[:40], labels[:40], [60], rounds=1)  # compiles kernels
+    for limit in (0.2, 1.5):
+        began = time.monotonic()
+        runoff.collective_accuracy(certificates, labels, [60, 50], time_limit=limit)
+        assert time.monotonic() - began < limit + 1
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    weights=st.lists(st.floats(-1, 2) | st.sampled_from([0.0, np.nan, np.inf, 1e308, 5e-324]), min_size=2, max_size=2),
+    spoilt=st.sampled_from([None, np.nan, np.inf, -1e300, 1e300]),
+    edits=st.integers(1, 4),
+)
+@settings(deadline=None, max_examples=30)
+def test_whatever_the_solver_returns_nothing_false_is_proven(seed, weights, spoilt, edits):
+    """Weights, multipliers and values only steer the proof, whose sums are in integers."""
+    scores, labels = some_scores(14, 6, 3, seed=seed)
+    certificates = runoff.certify(scores, election="plurality")
+    contested = _contested(certificates, certificates.prediction == labels, edits, None)
+    if len(contested) < 2:
+        return
+    attacks = np.array([np.isin(np.arange(6), taken) for taken in combinations(range(6), edits)])
+    truth = contested.count(attacks).max()
+    forms = [_bound._constant(6, len(contested)), np.zeros((7, 7), np.int64)]
+    moments = _semidefinite.uniform(6, edits)
+    majorants.fit_all(*_bound.describe(contested, edits), 0, len(contested), edits, moments, forms[1])
+    relaxed = _semidefinite.Relaxed(0.0, np.zeros(6), [np.array(weights)], moments)
+    assert truth <= _bound._proven([forms], relaxed, edits, len(contested))
+    unit = 2 * majorants.UNIT
+    best = _semidefinite.relax([[forms[1] / unit]], edits, 0.1)
+    d = best.multipliers.copy()
+    if spoilt is not None:
+        d[seed % 6] = spoilt
+    for value in (best.value, truth - 1.0, -1e6, np.nan, np.inf):
+        proven = _semidefinite.prove(forms[1].astype(object), edits, d, value, unit)
+        assert proven is None or proven >= truth * unit
+
+
+@given(
+    size=st.integers(1, 6),
+    seed=st.integers(0, 2**32 - 1),
+    digits=st.integers(0, 40),
+    kind=st.sampled_from(["any", "lopsided", "nearly singular", "one entry"]),
+)
+@settings(deadline=None, max_examples=150)
+def test_no_matrix_deceives_the_proof(size, seed, digits, kind):
+    """Matrices of huge, tiny, unbalanced and asymmetric entries, against exact arithmetic."""
+    draws = np.random.default_rng(seed)
+    root = draws.integers(-3, 4, (size, size)).astype(object) * 10**digits
+    matrix = root @ root.T
+    if kind == "any":
+        matrix = draws.integers(-5, 6, (size, size)).astype(object) * 10**digits
+        matrix = (
+            matrix if seed % 3 == 0 else matrix + matrix.T + 7 * 10**digits * np.eye(size, dtype=int).astype(object)
+        )
+    elif kind == "lopsided":
+        scale = np.array([10 ** int(e) for e in draws.integers(0, 15, size)], object)
+        matrix = (matrix + np.diag([int(v) for v in draws.integers(-2, 3, size)])) * scale * scale[:, None]
+    elif kind == "nearly singular":
+        matrix = matrix + np.diag([int(v) for v in draws.integers(-1, 2, size)])
+    else:
+        matrix[0, size - 1] += int(draws.integers(-1, 2))
+    if _semidefinite._is_proven(matrix):
+        assert (matrix == matrix.T).all()
+        for m in range(1, size + 1):
+            for rows in combinations(range(size), m):
+                assert determinant([[Fraction(int(matrix[a, b])) for b in rows] for a in rows]) >= 0
 
 
 def test_an_attack_is_the_best_of_all_where_they_are_few():

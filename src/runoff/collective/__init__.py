@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from runoff import attacks
 from runoff.ballots import Ballots, points, readable
 from runoff.certificates import checked_budgets, checked_labels
 from runoff.collective import _bound, _search
+from runoff.collective._clock import OutOfTime, check
 from runoff.collective._threats import Contested
 from runoff.errors import InputError
 from runoff.spreads import disjoint
@@ -86,9 +88,9 @@ def collective_accuracy(
     budgets : numbers of edits; 0 gives the clean accuracy
     scores : the scores that were certified, required if the certificates were made from an iterator
     rounds : how often the bound is improved; 0 for exact results and `certified_accuracy` only
-    time_limit : seconds, after which no further round begins. With a limit, the result depends on the machine's speed,
-        without one only on its floating-point arithmetic, by a few inputs. It is proven in any case: the proof is in
-        integers.
+    time_limit : seconds, after which the best bound so far is returned, at worst `certified_accuracy`. With a limit,
+        the result depends on the machine's speed, without one only on its floating-point arithmetic, by a few inputs.
+        It is proven in any case: the proof is in integers.
 
     Returns
     -------
@@ -130,13 +132,20 @@ def by_budget(
     began = time.monotonic()
     correct = np.asarray(certificates.prediction == labels)
     wanted = sorted({int(edit) for edit in edits}, reverse=True)
-    contested = _contested(certificates, correct, min(wanted[0], certificates.n_buckets) if wanted else 0, scores)
+    until = None if time_limit is None else began + time_limit
+    try:
+        most = min(wanted[0], certificates.n_buckets) if wanted else 0
+        contested = _contested(certificates, correct, most, scores, until)
+    except OutOfTime:
+        for edit in wanted:
+            yield edit, float((correct & (certificates.radius >= edit)).sum() / len(labels))
+        return
     least = 0  # what is safe from more edits is safe from fewer
     for at, edit in enumerate(wanted):
         deadline = None
-        if time_limit is not None:
+        if until is not None:
             now = time.monotonic()
-            deadline = now + (began + time_limit - now) / (len(wanted) - at)
+            deadline = now + (until - now) / (len(wanted) - at)
         size = min(edit, certificates.n_buckets)
         here = contested.within(size, certificates.radius[contested.inputs] < size)
         least = max(least, int(correct.sum()) - _most_flipped(here, size, rounds, deadline))
@@ -196,17 +205,23 @@ def collective_attack(
 
 def _most_flipped(contested: Contested, edits: int, rounds: int, deadline: float | None) -> int:
     """Return a proven upper bound on the inputs that one attack flips, exact if all attacks can be tried."""
-    if not len(contested) or (deadline is not None and time.monotonic() >= deadline):
-        return len(contested)
+    if not len(contested):
+        return 0
     if _search.can_try_all(contested, edits):
-        taken = np.zeros((1, contested.spread.n_buckets), np.bool_)
-        taken[0, _search.best_of_all(contested, edits)] = True
-        return int(contested.count(taken)[0])
+        half = None if deadline is None else (deadline + time.monotonic()) / 2
+        with suppress(OutOfTime):
+            taken = np.zeros((1, contested.spread.n_buckets), np.bool_)
+            taken[0, _search.best_of_all(contested, edits, half)] = True
+            return int(contested.count(taken)[0])
     return _bound.most_flipped(contested, edits, rounds, deadline)
 
 
 def _contested(
-    certificates: Certificates, correct: NDArray[np.bool_], edits: int, scores: ArrayLike | Iterator[ArrayLike] | None
+    certificates: Certificates,
+    correct: NDArray[np.bool_],
+    edits: int,
+    scores: ArrayLike | Iterator[ArrayLike] | None,
+    deadline: float | None = None,
 ) -> Contested:
     """Return the correct inputs that an attack of this size may flip, with their threats."""
     rows = np.flatnonzero(correct & (certificates.radius < edits))
@@ -215,6 +230,7 @@ def _contested(
 
     def threats() -> Iterator[tuple[int, Iterator[Threat]]]:
         for i, ballots in _ballots(certificates, rows, scores):
+            check(deadline)
             outcome = election.hold(ballots)
             known = certificates.prediction[i]
             now = outcome.prediction if certificates.classes is None else certificates.classes[outcome.prediction]

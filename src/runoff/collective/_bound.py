@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from runoff._kernels import majorants
 from runoff.collective import _semidefinite as semidefinite
+from runoff.collective._clock import OutOfTime, check
 from runoff.collective._threats import Contested, by_bucket
 from runoff.scores import n_threads
 
@@ -21,6 +24,7 @@ CLASSES = 8  # of inputs, of which each has its own combination of functions
 FORMS = 6  # kept of each class
 STEP = 0.5  # from one attack's moments to the next
 BITS = 16  # of the weights of a combination
+AT_ONCE = 64  # inputs between two looks at the clock
 
 
 class Cells(NamedTuple):
@@ -37,44 +41,68 @@ def most_flipped(contested: Contested, edits: int, rounds: int, deadline: float 
 
     Each round fits functions to the moments of an attack drawn at random from some distribution, then weighs all
     functions found so far against the moments that are worst for them. The next moments lie between both: the worst
-    ones alone are nearly those of a single attack, to which functions would fit too well.
+    ones alone are nearly those of a single attack, to which functions would fit too well. With a deadline, every round
+    ends with a proof, and the best one so far is returned when the time is up.
     """
     n_buckets, n_inputs = contested.spread.n_buckets, len(contested)
     too_large = n_buckets > MOST_BUCKETS or edits > majorants.MOST_EDITS
     if rounds == 0 or n_inputs < 2 or edits >= n_buckets or too_large:
         return n_inputs
+    best = n_inputs
+    with suppress(OutOfTime), ThreadPoolExecutor(n_threads()) as pool, threadpool_limits(1):
+        for bound in _rounds(contested, edits, rounds, pool, deadline):
+            best = min(best, bound)
+    return best
+
+
+def _rounds(
+    contested: Contested, edits: int, rounds: int, pool: ThreadPoolExecutor, deadline: float | None
+) -> Iterator[int]:
+    """Yield proven upper bounds: one, or with a deadline one for each round."""
+    n_buckets, n_inputs = contested.spread.n_buckets, len(contested)
     moments = semidefinite.uniform(n_buckets, edits)
-    cells = _sorted(describe(contested, edits), edits, moments)
+    cells = _sorted(describe(contested, edits, deadline), edits, moments, deadline)
     edges = np.unique(np.linspace(0, n_inputs, max(CLASSES, -(-n_inputs // majorants.MOST_INPUTS)) + 1, dtype=int))
     found = [[_constant(n_buckets, int(n))] for n in np.diff(edges)]  # above every function: all inputs are flipped
     least = np.inf  # no combination of functions is better than the best ones for the moments of one attack
-    with ThreadPoolExecutor(n_threads()) as pool, threadpool_limits(1):
-        for done in range(1, rounds + 1):
+    slowest = 0.0
+    for done in range(1, rounds + 1):
+        began = time.monotonic()
 
-            def fitted(at: int, moments: NDArray[np.float64] = moments) -> tuple[NDArray[np.int64], float]:
-                total = np.zeros((n_buckets + 1, n_buckets + 1), np.int64)
-                return total, majorants.fit_all(*cells, edges[at], edges[at + 1], edits, moments, total)
+        def fitted(at: int, moments: NDArray[np.float64] = moments) -> tuple[NDArray[np.int64], float]:
+            total, value = np.zeros((n_buckets + 1, n_buckets + 1), np.int64), 0.0
+            for first in range(edges[at], edges[at + 1], AT_ONCE):
+                check(deadline)
+                last = min(first + AT_ONCE, edges[at + 1])
+                value += majorants.fit_all(*cells, first, last, edits, moments, total)
+            return total, value
 
-            parts = list(pool.map(fitted, range(len(found))))
-            for functions, (total, _) in zip(found, parts, strict=True):
-                functions.append(total)
-            least = min(least, sum(value for _, value in parts))
-            forms = [[total / (2.0 * majorants.UNIT) for total in functions] for functions in found]
-            last = done == rounds or (deadline is not None and time.monotonic() > deadline)
-            relaxed = semidefinite.relax(forms, edits, accuracy=0.3 if last else max(0.3, n_inputs / 120))
-            if last or relaxed.value - least < 1:
-                break
-            moments = moments + (relaxed.moments - moments) * STEP
-            for functions, weight in zip(found, relaxed.weights, strict=True):
-                functions[:] = [functions[p] for p in np.sort(np.argsort(-weight, kind="stable")[:FORMS])]
-        return min(n_inputs, _proven(found, relaxed, edits, n_inputs))
+        parts = list(pool.map(fitted, range(len(found))))
+        for functions, (total, _) in zip(found, parts, strict=True):
+            functions.append(total)
+        least = min(least, sum(value for _, value in parts))
+        forms = [[total / (2.0 * majorants.UNIT) for total in functions] for functions in found]
+        last = done == rounds or (deadline is not None and began + 3 * slowest > deadline)
+        relaxed = semidefinite.relax(forms, edits, 0.3 if last else max(0.3, n_inputs / 120), deadline)
+        last = last or relaxed.value - least < 1
+        if last or deadline is not None:
+            yield _proven(found, relaxed, edits, n_inputs, deadline)
+        if last:
+            return
+        moments = moments + (relaxed.moments - moments) * STEP
+        for functions, weight in zip(found, relaxed.weights, strict=True):
+            functions[:] = [functions[p] for p in np.sort(np.argsort(-weight, kind="stable")[:FORMS])]
+        slowest = max(slowest, time.monotonic() - began)
 
 
-def _sorted(cells: Cells, edits: int, moments: NDArray[np.float64]) -> Cells:
+def _sorted(cells: Cells, edits: int, moments: NDArray[np.float64], deadline: float | None = None) -> Cells:
     """Sort the inputs by how easily they are flipped, so that the inputs of a class are similar."""
     unused = np.zeros(moments.shape, np.int64)
     n_inputs = len(cells.group)
-    ease = [majorants.fit_all(*cells, i, i + 1, edits, moments, unused) for i in range(n_inputs)]
+    ease = np.empty(n_inputs)
+    for i in range(n_inputs):
+        check(deadline)
+        ease[i] = majorants.fit_all(*cells, i, i + 1, edits, moments, unused)
     order = np.argsort(ease, kind="stable")
     marks = [cells.marks[cells.marks_at[i] : cells.marks_at[i + 1]] for i in order]
     marks_at = np.cumsum([0, *map(len, marks)])
@@ -88,23 +116,39 @@ def _constant(n_buckets: int, n_inputs: int) -> NDArray[np.int64]:
     return total
 
 
-def _proven(integers: list[list[NDArray[np.int64]]], relaxed: semidefinite.Relaxed, edits: int, n_inputs: int) -> int:
+def _proven(
+    integers: list[list[NDArray[np.int64]]],
+    relaxed: semidefinite.Relaxed,
+    edits: int,
+    n_inputs: int,
+    deadline: float | None = None,
+) -> int:
     """Return the bound of `relaxed`, rounded up, with a proof in integers; the number of inputs if none is found."""
     total = np.zeros_like(integers[0][0], dtype=object)
     for forms, weights in zip(integers, relaxed.weights, strict=True):
-        whole = np.floor(np.maximum(weights, 0) / weights.sum() * 2**BITS).astype(int)
-        whole[np.argmax(whole)] += 2**BITS - whole.sum()
-        if (whole < 0).any():
+        check(deadline)
+        whole = _whole(weights)
+        if whole is None:
             return n_inputs
         for form, share in zip(forms, whole, strict=True):
             total += form.astype(object) * int(share)
     unit = 2 * majorants.UNIT * 2**BITS
-    best = semidefinite.relax([[(total / unit).astype(float)]], edits, accuracy=0.02)
-    proven = semidefinite.prove(total, edits, best.multipliers, best.value, unit)
+    best = semidefinite.relax([[(total / unit).astype(float)]], edits, 0.02, deadline)
+    proven = semidefinite.prove(total, edits, best.multipliers, best.value, unit, deadline)
     return n_inputs if proven is None else max(0, proven // unit)
 
 
-def describe(contested: Contested, edits: int) -> Cells:
+def _whole(weights: NDArray[np.float64]) -> list[int] | None:
+    """Return weights as integers from 0 that sum to 2^BITS, or None if there are none that are close."""
+    weights = np.maximum(weights, 0)
+    if not (np.isfinite(weights).all() and 0 < weights.sum() < np.inf):
+        return None
+    whole = [int(share) for share in weights / weights.sum() * 2**BITS]
+    whole[int(np.argmax(weights))] += 2**BITS - sum(whole)
+    return whole if min(whole) >= 0 else None
+
+
+def describe(contested: Contested, edits: int, deadline: float | None = None) -> Cells:
     """Divide the buckets into groups for each input, and mark the cells in which it may be flipped."""
     n_buckets = contested.spread.n_buckets
     share = edits / n_buckets
@@ -113,6 +157,7 @@ def describe(contested: Contested, edits: int) -> Cells:
     sizes = np.empty((len(contested), majorants.GROUPS), np.int64)
     marks: list[NDArray[np.uint8]] = []
     for i in range(len(contested)):
+        check(deadline)
         first, last = contested.threats_at[i : i + 2]
         rows_at = contested.rows_at[first : last + 1]
         rows = slice(int(rows_at[0]), int(rows_at[-1]))

@@ -8,6 +8,7 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff.collective._clock import check
 from runoff.collective._threats import Contested
 
 ALL = 2**30  # attacks times rows up to which all attacks are tried
@@ -20,12 +21,13 @@ def can_try_all(contested: Contested, edits: int) -> bool:
     return math.comb(contested.spread.n_buckets, edits) * max(1, len(contested.gaps)) <= ALL
 
 
-def best_of_all(contested: Contested, edits: int) -> NDArray[np.int64]:
-    """Return the first of the attacks that flip the most inputs."""
+def best_of_all(contested: Contested, edits: int, deadline: float | None = None) -> NDArray[np.int64]:
+    """Return the first of the attacks that flip the most inputs, or raise `OutOfTime`."""
     n_buckets = contested.spread.n_buckets
     every = combinations(range(n_buckets), edits)
     best, most = np.arange(edits), -1
     while part := list(islice(every, 4096)):
+        check(deadline)
         buckets = np.array(part, np.int64).reshape(len(part), edits)
         attacks = np.zeros((len(part), n_buckets), np.bool_)
         np.put_along_axis(attacks, buckets, True, axis=1)

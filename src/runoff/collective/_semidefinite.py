@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff.collective._clock import check
+
 Array = NDArray[np.float64]
 STEPS = 60  # of Newton's method for each weight of the barrier
 
@@ -37,7 +39,7 @@ def uniform(n_buckets: int, edits: int) -> Array:
     return moments
 
 
-def relax(forms: list[list[Array]], edits: int, accuracy: float) -> Relaxed:
+def relax(forms: list[list[Array]], edits: int, accuracy: float, deadline: float | None = None) -> Relaxed:
     """Minimise the bound on Σ_c Σ_p weight_cp forms_cp, where the weights of each class c are positive and sum to 1.
 
     There must be at least one bucket more than `edits`.
@@ -61,6 +63,7 @@ def relax(forms: list[list[Array]], edits: int, accuracy: float) -> Relaxed:
     barrier = (n_buckets + len(weight)) / max(1.0, 0.1 * float(prices @ variables))
     while True:
         for _ in range(STEPS):
+            check(deadline)
             if not _newton(variables, vectors, dense, prices, ones, barrier):
                 break
         if (n_buckets + len(weight)) / barrier <= accuracy:
@@ -111,7 +114,7 @@ def _newton(variables: Array, vectors: Array, dense: Array, prices: Array, ones:
     gradient[size:] += np.trace(products, axis1=1, axis2=2) - 1 / weight
     hessian = np.empty((len(variables), len(variables)))
     hessian[:size, :size] = (vectors.T @ moved) ** 2
-    cross = -np.einsum("ia,pij,ja->ap", moved, dense, moved, optimize=True)
+    cross = -(moved * (dense @ moved)).sum(axis=1).T
     hessian[:size, size:], hessian[size:, :size] = cross, cross.T
     flat = products.reshape(len(dense), -1)
     hessian[size:, size:] = flat @ products.transpose(0, 2, 1).reshape(len(dense), -1).T + np.diag(1 / weight**2)
@@ -165,12 +168,16 @@ def _barrier(variables: Array, vectors: Array, dense: Array, prices: Array, barr
     return float(barrier * prices @ variables - 2 * np.log(np.diag(root)).sum() - np.log(weight).sum())
 
 
-def prove(form: NDArray[Any], edits: int, multipliers: Array, value: float, unit: int) -> int | None:
+def prove(
+    form: NDArray[Any], edits: int, multipliers: Array, value: float, unit: int, deadline: float | None = None
+) -> int | None:
     """Return an integer c with z' form z <= c for every set of buckets, close to `value`, or None if no proof is found.
 
     `form` holds Python's integers, symmetric and in units of 1 / unit. The proof is that M, twice the slack in a basis
     of the plane made of integers, is positive semidefinite, by `_is_proven`.
     """
+    if not (np.isfinite(multipliers * unit).all() and np.isfinite(value * unit)):
+        return None
     n_buckets = len(form) - 1
     d = np.array([round(x) for x in multipliers * unit], object)
     slack = -2 * form
@@ -185,6 +192,7 @@ def prove(form: NDArray[Any], edits: int, multipliers: Array, value: float, unit
     matrix[1:, 1:] = slack[1:-1, 1:-1] - slack[1:-1, -1:] - slack[-1:, 1:-1] + slack[-1, -1]
     corner = matrix[0, 0]
     for margin in 4.0 ** np.arange(-12, 8):
+        check(deadline)
         gamma = int(np.ceil((value + margin) * unit))
         matrix[0, 0] = corner + 2 * gamma * n_buckets**2
         if _is_proven(matrix):
@@ -200,6 +208,8 @@ def _is_proven(matrix: NDArray[Any]) -> bool:
     diagonally dominant E.
     """
     size = len(matrix)
+    if (matrix != matrix.T).any():
+        return False
     diagonal = [int(entry) for entry in np.diag(matrix)]
     if min(diagonal) <= 0:
         return False
@@ -213,7 +223,11 @@ def _is_proven(matrix: NDArray[Any]) -> bool:
         lower = np.linalg.cholesky(quotient.astype(float) - slack * np.eye(size))
     except np.linalg.LinAlgError:
         return False
-    # A row of L has the squared norm of a diagonal entry, below 2^61, so the products cannot overflow.
+    # Neither the products nor the sums overflow: no entry of L L' exceeds the largest squared norm of a row of L.
+    if not (np.square(lower).sum(axis=1) < 2.0**61).all():
+        return False
     root = np.rint(lower).astype(np.int64)
     rest = quotient - root @ root.T
+    if not (np.abs(rest) < 2**62 // size).all():
+        return False
     return bool((2 * np.diag(rest) >= np.abs(rest).sum(axis=1)).all())
