@@ -17,13 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from runoff import executors
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots
-from runoff.encoders import NOT_SAVED
 from runoff.ensemble import Ensemble
-from runoff.errors import InputError, MemberError
+from runoff.errors import MemberError
 from runoff.executors import Executor, Place, Watch
 from runoff.fitting.checking import accepts_nan, member_estimator, number_type
 from runoff.fitting.work import Fitting, kind_here, require_versions
-from runoff.heads import RidgeHead
 from runoff.isolation import undisturbed
 from runoff.members import PROBES, Member, MemberEstimator, default_estimator, rank_member, score_member
 from runoff.samples import Rows, Samples
@@ -131,8 +129,15 @@ class RunoffClassifier(Ensemble):
     def _prepare(self) -> None:
         estimator = self.estimator
         if estimator is None:
-            estimator = default_estimator(self._features.kind) if self.encoder_ is None else RidgeHead()
+            estimator = self._default_estimator()
         self._unfitted = MemberEstimator(estimator)
+
+    def _default_estimator(self) -> Any:
+        if self.encoder_ is None:
+            return default_estimator(self._features.kind)
+        from runoff.heads import RidgeHead
+
+        return RidgeHead()
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
         labels = self.classes_[codes]  # in the type of the classes, which no sample can change
@@ -196,8 +201,6 @@ class RunoffClassifier(Ensemble):
         from runoff.saving import classifiers
 
         check_is_fitted(self)
-        if self.encoder_ is not None:
-            raise InputError(NOT_SAVED)
         classifiers.save(self, Path(path))
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from runoff import encoders, hashing, samples
+from runoff import hashing, samples
 from runoff.ballots import Ballots, points
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
@@ -26,6 +26,9 @@ from runoff.members import Shared
 from runoff.partition import Hashed, Partition, distinct
 from runoff.samples import Dense, Rows, Samples
 from runoff.scores import Scores
+
+if TYPE_CHECKING:
+    from runoff.encoders import Encoder
 
 
 class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -101,9 +104,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             empty, self._n_single_class, self.partition_.n_members, n_edits, unit, stacklevel=3
         )
 
-    def _find_encoder(self) -> encoders.Encoder | None:
+    def _find_encoder(self) -> Encoder | None:
         """Return the encoder that members see samples through, or None."""
-        return None if self.encoder is None else encoders.get(self.encoder)
+        if self.encoder is None:
+            return None
+        from runoff import encoders
+
+        return encoders.get(self.encoder)
 
     def features_of(self, inputs: Samples, digests: hashing.Digests | None = None) -> Samples:
         """Return samples as members see them: after the encoder or the shared transformer, if there is one.

@@ -10,7 +10,6 @@ import click
 from runoff import elections
 from runoff.cli.options import TrainingOptions, training_options
 from runoff.cli.runs import load_dataset, show_plan, show_training
-from runoff.cli.tables import train_table
 from runoff.errors import InputError, RunError
 from runoff.recipes import NETWORKS, RECIPES
 from runoff.saving.tables import is_table
@@ -129,6 +128,8 @@ def train(
     if is_table(Path(dataset)):
         if encoder is not None:
             raise InputError(f"--encoder is for images, and {dataset} is a table: leave it out")
+        from runoff.cli.tables import train_table
+
         train_table(
             Path(dataset), out, label_column, group_column, classes, options.as_json, options.executor,
             n_partitions=n_partitions, spread=spread, n_seeds=n_seeds, election=election or elections.DEFAULT,
@@ -141,7 +142,7 @@ def train(
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
-    from runoff.torch import encoders, heads, own, starting
+    from runoff.torch import own, starting
 
     network = own.registered(network)
     data = load_dataset(dataset, options.data_dir, classes)
@@ -153,6 +154,8 @@ def train(
     name = recipe or recipes.default(dataset, data.x_train)
     members: dict[str, Any]
     if encoder is not None:
+        from runoff.torch import encoders, heads
+
         _check_only_encoder(network, recipe, weights, n_seeds)
         # Features of an image and its mirror image are averaged if the default recipe flips images.
         described = encoders.described(encoder, flip=recipes.get(name).flip, device=options.device)

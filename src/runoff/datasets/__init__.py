@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from runoff.datasets import _cifar10, _folders, _gtsrb, _mnist, _spamassassin
 from runoff.datasets._dataset import Dataset
 from runoff.datasets._fetch import fetch
-from runoff.datasets._found import LayoutError
 from runoff.datasets._texts import TextDataset
 from runoff.datasets.catalogue import CATALOGUE, Entry, get
 from runoff.datasets.places import data_directory, expand_home, reading
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 NAMES = tuple(CATALOGUE)
-_READERS: dict[str, Any] = {"mnist": _mnist, "cifar10": _cifar10, "gtsrb": _gtsrb, "spamassassin": _spamassassin}
 
 
 @overload
@@ -79,6 +77,8 @@ def load(
         return _load_official(get(name_or_path), data_dir)
     path = expand_home(name_or_path)
     with reading(path):
+        from runoff.datasets import _folders
+
         if path.is_dir():
             return _folders.read_images(path, size, classes)
         if path.is_file():
@@ -109,11 +109,11 @@ def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | 
     entry = get(name)
     if entry.name == "digits":
         return "scikit-learn"
-    root = data_directory(data_dir)
+    root, reader = data_directory(data_dir), _reader(entry)
     with reading(root):
-        if entry.name == "gtsrb" and (caches := _gtsrb.caches(root)):
+        if entry.name == "gtsrb" and (caches := reader.caches(root)):
             return str(caches[0])
-        candidate = _READERS[entry.name].find(root, entry)
+        candidate = reader.find(root, entry)
     return None if candidate is None else str(candidate.where)
 
 
@@ -122,14 +122,22 @@ def _load_official(entry: Entry, data_dir: str | os.PathLike[str] | None) -> Dat
         return entry.check(_digits(entry), Path("scikit-learn"), data_dir)
     root = data_directory(data_dir)
     with reading(root):
-        return _read(entry, _READERS[entry.name], root, data_dir)
+        return _read(entry, _reader(entry), root, data_dir)
+
+
+def _reader(entry: Entry) -> Any:
+    """Return the module that reads a dataset, which has the dataset's name."""
+    return import_module(f"runoff.datasets._{entry.name}")
 
 
 def _read(entry: Entry, reader: Any, root: Path, data_dir: str | os.PathLike[str] | None) -> Dataset | TextDataset:
+    from runoff.datasets._found import LayoutError
+
     if entry.name == "gtsrb":
-        for cache in _gtsrb.caches(root):
+        for cache in reader.caches(root):
             try:
-                return entry.check(_gtsrb.read_cache(cache, entry), cache, data_dir)
+                cached: Dataset = reader.read_cache(cache, entry)
+                return entry.check(cached, cache, data_dir)
             except DatasetError:
                 continue  # a damaged cache is replaced below
     candidate = reader.find(root, entry)
@@ -141,7 +149,7 @@ def _read(entry: Entry, reader: Any, root: Path, data_dir: str | os.PathLike[str
         raise entry.altered(candidate.where, str(error), data_dir) from None
     entry.check(dataset, candidate.where, data_dir)
     if entry.name == "gtsrb" and isinstance(dataset, Dataset):
-        _gtsrb.write_cache(dataset, candidate.where)
+        reader.write_cache(dataset, candidate.where)
     return dataset
 
 

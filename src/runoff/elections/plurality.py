@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._kernels import plurality as kernels
-from runoff._kernels import targets, targets_spread
 from runoff.ballots import Ballots
 from runoff.elections.base import Election, Members, Outcome, Story, Threat, open_rows, voting_for
 from runoff.elections.votes import count_votes, describe_votes, first_choices, gap, pass_power, top_two
@@ -25,7 +24,11 @@ class Plurality(Election):
     reads_rankings = False
     certify_disjoint = staticmethod(kernels.disjoint)
     certify_spread = staticmethod(kernels.spread)
-    target_disjoint = staticmethod(targets.plurality)
+
+    def target_disjoint(self, scores: NDArray[Any], target: int, prediction: Any, cost: Any) -> int:
+        from runoff._kernels import targets
+
+        return int(targets.plurality(scores, target, prediction, cost))
 
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)
@@ -48,6 +51,8 @@ class Plurality(Election):
     def target_spread(
         self, scores: NDArray[Any], target: int, reach: Reach, budget: int, prediction: Any, cost: Any
     ) -> int:
+        from runoff._kernels import targets_spread
+
         return int(targets_spread.spread(scores, False, target, reach, budget, prediction, cost))
 
     def threats_to(self, ballots: Ballots, outcome: Outcome, target: int) -> Iterator[Threat]:

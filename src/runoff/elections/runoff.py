@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff._kernels import runoff, runoff_spread, targets, targets_spread
+from runoff._kernels import runoff
 from runoff.ballots import Ballots
 from runoff.elections.base import Election, Members, Outcome, Round, Story, Threat, open_rows, voting_for
 from runoff.elections.votes import (
@@ -31,8 +31,18 @@ class RunOff(Election):
     dashes = ()
     in_paper = True
     certify_disjoint = staticmethod(runoff.disjoint)
-    certify_spread = staticmethod(runoff_spread.spread)
-    target_disjoint = staticmethod(targets.runoff)
+
+    def certify_spread(
+        self, scores: NDArray[Any], tight: bool, reach: Reach, budget: int, prediction: Any, runner_up: Any, cost: Any
+    ) -> int:
+        from runoff._kernels import runoff_spread
+
+        return int(runoff_spread.spread(scores, tight, reach, budget, prediction, runner_up, cost))
+
+    def target_disjoint(self, scores: NDArray[Any], target: int, prediction: Any, cost: Any) -> int:
+        from runoff._kernels import targets
+
+        return int(targets.runoff(scores, target, prediction, cost))
 
     def hold(self, ballots: Ballots) -> Outcome:
         votes = count_votes(ballots)
@@ -99,6 +109,8 @@ class RunOff(Election):
     def target_spread(
         self, scores: NDArray[Any], target: int, reach: Reach, budget: int, prediction: Any, cost: Any
     ) -> int:
+        from runoff._kernels import targets_spread
+
         return int(targets_spread.spread(scores, True, target, reach, budget, prediction, cost))
 
     def threats_to(self, ballots: Ballots, outcome: Outcome, target: int) -> Iterator[Threat]:

@@ -14,11 +14,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runoff._io.progress import announce
 from runoff._io.text import count, duration, size
-from runoff.executors.storage import Storage
+
+if TYPE_CHECKING:
+    from runoff.executors.storage import Storage
 
 Item = Any  # identifies one result: a member, or a member and a seed
 Kind = dict[str, Any]  # facts that results depend on besides samples and settings: device, versions, code
@@ -128,6 +130,8 @@ class Executor(ABC):
 
     def storage_for(self, default: str | None) -> Storage | None:
         """Return the storage of results until they are collected, or None if results do not pass through files."""
+        from runoff.executors.storage import Storage
+
         return None if default is None else Storage(default)
 
     def plan(self, work: Work, items: Sequence[Item]) -> Plan | None:  # noqa: ARG002

@@ -6,7 +6,6 @@ from typing import Any
 
 from runoff.errors import InputError
 from runoff.executors.base import Executor
-from runoff.executors.cluster import Ray
 from runoff.executors.local import Joblib, Local
 
 NAMES = ("local", "joblib", "ray")
@@ -22,4 +21,8 @@ def get(executor: Any, n_jobs: int | None = None) -> Executor:
         )
     if executor == "joblib":
         return Joblib(n_jobs)
-    return Ray() if executor == "ray" else Local()
+    if executor == "ray":
+        from runoff.executors.cluster import Ray
+
+        return Ray()
+    return Local()

@@ -7,10 +7,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runoff.executors.base import Executor, Item, Place, Watch, Work
-from runoff.executors.storage import Storage
+
+if TYPE_CHECKING:
+    from runoff.executors.storage import Storage
 
 
 @dataclass(frozen=True)

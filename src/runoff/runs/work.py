@@ -20,7 +20,7 @@ from runoff.recipes import Recipe
 from runoff.runs.directory import MEMBERS, Run, Settings
 from runoff.runs.edits import arranged, edited
 from runoff.samples import Rows
-from runoff.torch import devices, encoders, inputs, starting
+from runoff.torch import devices, inputs, starting
 from runoff.torch.building import build
 from runoff.torch.checkpoints import Checkpoints
 from runoff.torch.heads import HeadTrainer
@@ -56,6 +56,8 @@ def check(settings: Settings, dataset: Dataset, device: Any, executor: Executor 
     if settings.encoder is not None:
         if dataset.x_train.dtype != np.uint8 or dataset.x_test.dtype != np.uint8:
             raise RunError(f"{dataset.name} must contain 8-bit images for an encoder, got {dataset.x_train.dtype}")
+        from runoff.torch import encoders
+
         encoders.recorded(settings.encoder, device).features(images)
         return
     factory = starting.recorded(settings.network, settings.first_weights)
@@ -170,6 +172,8 @@ def trainer_settings(
     """Return the settings of the trainer of a run's members, for samples with the shape of x."""
     shape = x.shape[1:]
     if settings.encoder is not None:
+        from runoff.torch import encoders
+
         encoder = encoders.recorded(settings.encoder, device)
         return HeadSettings(HeadTrainer(encoder, shape, n_classes, device=device, in_flight=in_flight))
     recipe = _recipe(settings)

@@ -22,6 +22,7 @@ from runoff._io.manifests import (
     write_manifest,
 )
 from runoff._io.units import unit_of
+from runoff.encoders import NOT_SAVED
 from runoff.errors import InputError, MissingExtraError, StorageError
 from runoff.partition import Partition
 
@@ -41,6 +42,8 @@ def saved_directory(classifier: Ensemble, path: Path, kind: Kind) -> Iterator[tu
     """
     state = classifier.fitted_state()
     partition = state.partition
+    if classifier.encoder_ is not None:
+        raise InputError(NOT_SAVED)
     if not isinstance(partition.hash, str):
         raise InputError("a classifier whose hash is a function cannot be saved: the function would be lost")
     manifest: dict[str, Any] = {

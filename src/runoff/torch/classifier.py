@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from runoff import encoders, executors, recipes
 from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
-from runoff.encoders import NOT_SAVED, Encoder
+from runoff.encoders import Encoder
 from runoff.ensemble import Ensemble
 from runoff.errors import InputError
 from runoff.fitting.edits import Edit
@@ -160,8 +160,6 @@ class TorchClassifier(Ensemble):
         from runoff.saving import networks
 
         check_is_fitted(self)
-        if self.encoder_ is not None:
-            raise InputError(NOT_SAVED)
         if self.shared_ is not None:
             raise InputError("networks on shared features cannot be saved: save features, and train on them instead")
         networks.save(self, Path(path))
