@@ -33,7 +33,7 @@ PARTS = {
 
 
 def measure(parts, full, out):
-    """Run these benchmarks and write the table. One that fails is a row that says so, and the others still run."""
+    """Run these benchmarks and write the table. One that fails becomes a row with its error; the others still run."""
     table = Table()
     for name in parts:
         module, function = PARTS[name]
@@ -58,7 +58,7 @@ def compare(base, parts, out):
         before, after = {}, {}
         with tempfile.TemporaryDirectory() as folder:
             _extract(base, folder)
-            for part in parts:  # one after the other, so that both have about the same company on a busy machine
+            for part in parts:  # one after the other, so that both see about the same load of a busy machine
                 before |= _apart("base", Path(folder, "src"), [part])
                 after |= _apart("this", ROOT / "src", [part])
     lines = compared(before, after)
@@ -77,7 +77,7 @@ def _extract(base, folder):
 
 
 def _apart(name, source, parts):
-    """Return the rows of these benchmarks on one source, each run in a process; one that dies is a failed row."""
+    """Return the rows of these benchmarks on one source, each in its own process; one that dies is a failed row."""
     rows = {}
     for part in parts:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Certified accuracy of each input alone, against what one attack on all inputs leaves: proven, and found.
+"""Compare certified accuracy with one attack per input to one attack on all inputs: proven, and found.
 
     python -m benchmarks.collective [BALLOTS.npz] [--election NAME ...] [--budgets 5,10,15,20] [--rounds N] [--starts N]
 

@@ -38,7 +38,7 @@ def synchronized():
 
 
 def check_bits(encoder, x, features):
-    """Are features the same bits alone, in another order and beside other images?"""
+    """Check that features have the same bits alone, in another order and beside other images."""
     n = min(len(x), 3 * encoder.batch + 1)
     rows = np.random.default_rng(0).permutation(len(x))[:n]
     for chosen in (rows, rows[: n // 2][::-1], rows[:1], rows[1:2]):
@@ -52,7 +52,7 @@ def encoded(data, given):
         given.weights, pixels=given.pixels, flip=given.flip, device=given.device, cached=False, batch=given.batch
     )
     print(f"{encoder.name}, SHA-256 {encoder.sha256}, {dict(encoder.settings)}", flush=True)
-    encoder.features(data.x_test[:300])  # starts the device, and refuses features that depend on other images
+    encoder.features(data.x_test[:300])  # warms up the device, and rejects features that depend on other images
     started = synchronized()
     both = [encoder.features(x, show=True) for x in (data.x_train, data.x_test)]
     seconds = synchronized() - started
@@ -106,14 +106,14 @@ def judge(k, data, train, test, given):
 
 
 def ranked_scores(heads, features):
-    """The ballots, computed in blocks on all cores."""
+    """Return the ballots, computed in blocks on all cores."""
     blocks = [features[i : i + 256] for i in range(0, len(features), 256)]
     with threadpool_limits(1), ThreadPoolExecutor(cores()) as pool:
         return np.concatenate(list(pool.map(lambda block: ranked(heads.scores(block)), blocks)))
 
 
 def budgets_of(k, given):
-    """The paper's numbers of edits, some more, and those that were asked for."""
+    """Return the paper's numbers of edits, some more, and those from the command line."""
     paper = EDITS.get((given.name, k), ((), 1))[0]
     asked = [int(n) for n in given.budgets.split(",") if n]
     return sorted({*paper, *MORE_EDITS.get(k, ()), *(n for n in asked if n <= k // 2)})

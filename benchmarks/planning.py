@@ -1,4 +1,4 @@
-"""How close the choice of `runoff.plan`, made on training data alone, is to the best choice on the test set.
+"""Compare the choice of `runoff.plan`, made on training data alone, with the best choice on the test set.
 
     python -m benchmarks.planning [--trials N]
 

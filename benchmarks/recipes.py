@@ -1,4 +1,4 @@
-"""Which recipe, which first weights? Judged out of part: on training images that a member has not seen.
+"""Compare recipes and first weights out of part: on training images that a member has not seen.
 
 python -m benchmarks.recipes members DATA --k 250 --members 16 paper strong strong:weights=procedural,epochs=600
 python -m benchmarks.recipes ensemble DATA --k 50 --out DIRECTORY strong:weights=procedural
@@ -42,7 +42,7 @@ LOADED = {}  # datasets by what they were asked for
 
 
 def variant(text):
-    """A recipe, a network, first weights and networks per member, from NAME:field=value,..."""
+    """Return a recipe, a network, first weights and networks per member, from NAME:field=value,..."""
     name, _, changes = text.partition(":")
     changed = dict(change.split("=", 1) for change in changes.split(",") if change)
     weights, network, seeds = (
@@ -53,7 +53,7 @@ def variant(text):
 
 
 def parts(data, k, hash_):
-    """Each member's samples as `runoff train` gives them, and the buckets of all samples."""
+    """Return each member's samples as `runoff train` assigns them, and the buckets of all samples."""
     x = data.x_train if data.x_train.ndim == 4 else data.x_train[..., None]
     partition = Partition.make(k, 1, 0, hashing.derived_key(0), hash_)
     digests = partition.digests(Dense(x))
@@ -150,7 +150,7 @@ def judge_ensemble(data, given):
 
 
 def judge_inference(data, given):
-    """Seconds of processor time, which other processes do not change, for each network and input."""
+    """Print the processor time, which does not depend on other processes, per network and input."""
     x = data.x_test if data.x_test.ndim == 4 else data.x_test[..., None]
     inputs = x[: given.time or 128]
     for text in given.variants:
@@ -186,7 +186,7 @@ def keep(given, row, versions, scores, labels):
 
 
 def judged(given, ballots, labels):
-    """What ballots certify on the test images and, by estimate, on training images, by election and number of edits."""
+    """Return certified accuracies on test images and estimates on training images, by election and number of edits."""
     n_test, unseen = len(labels["y_test"]), labels["buckets"][:, None] != np.arange(given.k)
     first = ballots.argmax(2)
     right, ours = first[:n_test] == labels["y_test"][:, None], first[n_test:] == labels["y"][:, None]
@@ -206,7 +206,7 @@ def judged(given, ballots, labels):
 
 
 def ranked(scores):
-    """The ballots that `runoff.rank` gives, one byte per class."""
+    """Return the ballots of `runoff.rank`, one byte per class."""
     order = np.argsort(scores[..., ::-1], axis=-1, kind="stable")
     points = np.empty(scores.shape, np.uint8)
     np.put_along_axis(points, order, np.arange(scores.shape[2], dtype=np.uint8), axis=-1)

@@ -1,4 +1,4 @@
-"""Which rows of the paper have been run: the table at the top of docs/reproduction.md, from docs/reproduction.csv.
+"""List the rows of the paper that have been run, from docs/reproduction.csv: the first table of docs/reproduction.md.
 
 python -m benchmarks.reproduction [--table docs/reproduction.csv] [--write docs/reproduction.md]
 

@@ -1,4 +1,4 @@
-"""How often and by how much the tight bound exceeds the paper's, and how many tight radii are exact.
+"""Measure how often and by how much the tight bound exceeds the paper's, and how many tight radii are exact.
 
     python -m benchmarks.tightness [--attacks N] [--scores S.npy --spread P.npy [--labels Y.npy]]
 

@@ -1,7 +1,7 @@
 """Write docs/gallery.md: every file of examples/ with its output and a picture of its certificates.
 
     python scripts/gallery.py              all of them: about five minutes, and spam needs its mails
-    python scripts/gallery.py text tabular these only; the others stay as they are on the page
+    python scripts/gallery.py text tabular only these; the others are kept as they are
 
 `tests/test_docs.py` fails when the page is out of date.
 """

@@ -1,4 +1,4 @@
-"""Print how large the package is to a reader: modules, crossings into private ones, and what three walks load.
+"""Print the import graph in numbers: modules, imports of private modules, and the modules that three walks load.
 
 python scripts/import_graph.py [SOURCE]     # SOURCE: a folder that holds the package, src by default
 """

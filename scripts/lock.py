@@ -2,7 +2,7 @@
 
     python scripts/lock.py
 
-It resolves the `dev` extra with constraints.txt, for the Python and the platform that it runs on, and installs nothing.
+It resolves the `dev` extra with constraints.txt, for the Python and the platform that run it, and installs nothing.
 `make locked` builds an environment from the lock in which pip refuses any file with another hash.
 """
 

@@ -2,8 +2,8 @@
 
     python scripts/notebooks.py
 
-Each is a Python file whose cells begin with "# %%", as editors know them. `tests/test_docs.py` fails when a notebook is
-out of date.
+Each notebook is a Python file whose cells begin with "# %%", a convention of many editors. `tests/test_docs.py` fails
+when a notebook is out of date.
 """
 
 import ast
@@ -56,7 +56,7 @@ def notebook(source: str) -> dict[str, Any]:
     from matplotlib import pyplot as plt
 
     matplotlib.use("agg")
-    plt.close("all")  # figures of whatever ran before are not this notebook's
+    plt.close("all")  # close the figures of earlier code
     namespace: dict[str, Any] = {"__name__": "__main__"}
     written: list[dict[str, Any]] = []
     for i, (kind, text) in enumerate(cells(source)):

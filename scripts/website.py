@@ -1,4 +1,4 @@
-"""The website: pages of the repository's root, links that work on both, and no requests to other hosts.
+"""Hooks of the website: pages from the repository's root, links that work in both places, no requests to other hosts.
 
 mkdocs calls these functions (`hooks` in mkdocs.yml). Links in the pages are written for the repository, relative to the
 file that contains them. On the site, pages of the root are beside those of docs/, examples are sections of the gallery,

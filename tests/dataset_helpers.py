@@ -1,4 +1,4 @@
-"""Small datasets made by hand, in the files and under the checksums of the official ones."""
+"""Small datasets in the layout of the official files, and with their checksums patched to match."""
 
 import dataclasses
 import gzip
@@ -38,8 +38,8 @@ def run(*arguments):
     return CliRunner().invoke(cli.main, ["data", *map(str, arguments)])
 
 
-def told_of(call, *arguments):
-    """The sentence of the error."""
+def error_message(call, *arguments):
+    """Return the message of the error."""
     with pytest.raises(datasets.DatasetError) as told:
         call(*arguments)
     assert "\n" not in str(told.value)
@@ -51,7 +51,7 @@ def sha(*arrays):
 
 
 def expect(monkeypatch, name, x_train, y_train, x_test, y_test, **changes):
-    """Make these the official content of a dataset."""
+    """Patch the checksums of a dataset so that these arrays are its official content."""
     entry = dataclasses.replace(
         catalogue.CATALOGUE[name],
         n_train=len(x_train),
@@ -169,7 +169,7 @@ def planes(x):
 
 
 def python2_pickle(x, y):
-    """As Python 2 wrote the official files."""
+    """Return a pickle as Python 2 wrote the official files."""
 
     def text(value):
         return b"U" + bytes([len(value)]) + value

@@ -27,12 +27,12 @@ def files(folder):
 
 
 def write_manifest(path, manifest):
-    """Write the manifest of a directory, with a digest of itself that fits."""
+    """Write the manifest of a directory with the right digest of itself."""
     (path / "manifest.json").write_text(json.dumps(manifests.sealed(manifest), indent=1))
 
 
 def rehash(path, change=None):
-    """Do what an attacker does who can write to the directory: change the manifest, and make every digest fit."""
+    """Change the manifest and recompute every digest, like an attacker who can write to the directory."""
     manifest = json.loads((path / "manifest.json").read_text())
     if change is not None:
         change(manifest)
@@ -64,7 +64,7 @@ def a_run(
     network="small",
     recipe=None,
 ):
-    """Write a finished run. With `images`, its dataset is a .npz file next to it that holds them."""
+    """Write a finished run. With `images`, its dataset is a .npz file of these images beside the run."""
     from runoff import datasets
 
     given, fingerprint = name if name in datasets.NAMES else f"{name}-is-nowhere.npz", "0" * 64

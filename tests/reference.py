@@ -11,18 +11,18 @@ from math import ceil, inf
 
 
 def ballots_of(scores):
-    """Each member's strict ranking of one input's scores; a tie ranks the lower class first."""
+    """Return each member's strict ranking of the scores of one input; a tie ranks the lower class first."""
     return [tuple(sorted(range(len(member)), key=lambda c: (-float(member[c]), c))) for member in scores]
 
 
 def votes_of(ballots):
-    """N^R1 (equation 1)."""
+    """Return N^R1 (equation 1)."""
     n_classes = len(ballots[0])
     return [sum(ballot[0] == c for ballot in ballots) for c in range(n_classes)]
 
 
 def argmax(values, candidates):
-    """argmax that favours the smaller index."""
+    """Return the argmax; a tie goes to the smaller index."""
     return max(candidates, key=lambda c: (values[c], -c))
 
 
@@ -42,7 +42,7 @@ def run_off(ballots):
 
 
 def maximin(ballots):
-    """The class with the best worst duel."""
+    """Return the class with the best worst duel."""
     classes = range(len(ballots[0]))
     worst = [min(sum(b.index(a) < b.index(c) for b in ballots) for c in classes if c != a) for a in classes]
     winner = argmax(worst, classes)
@@ -99,7 +99,7 @@ def cert_2v1(first, c, c1, c2, spread, clip=False):
 
 
 def paper_certificate(election, ballots, spread=None, clip=False):
-    """The paper's Cert (radius + 1): Theorem 3.4, or for plurality the 1v1 certificate against every class."""
+    """Return the paper's Cert (radius + 1): Theorem 3.4, or for plurality the 1v1 certificate against every class."""
     w, s = RULES[election](ballots)
     first = [b[0] for b in ballots]
     others = [c for c in range(len(ballots[0])) if c != w]
@@ -118,7 +118,7 @@ def paper_certificate(election, ballots, spread=None, clip=False):
 
 
 def true_cost(election, ballots, spread=None, sensible=False, to=None):
-    """The fewest buckets whose members, with any ballots at all, elect another class, or class `to`; inf where none do.
+    """Return the fewest buckets whose members, with any ballots, elect another class, or class `to`; inf if none do.
 
     `sensible=True` tries only ballots that rank the winner last, one for each first choice. Nothing is lost: votes and
     the winner's place are all that these elections read. It allows for larger cases. With `to`, it tries for plurality

@@ -1,4 +1,4 @@
-"""What tables of results say about where they come from."""
+"""The origin of tables of results: commit and duration."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def commit() -> str:
-    """The commit that is checked out, with a + where code differs from it (pages may: tables are written there)."""
+    """Return the checked-out commit, with a + if code differs from it (pages may differ: tables are written there)."""
     name = _git("rev-parse", "--short=9", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!*.md")
     return f"{name}+" if changed else name or "unknown"
@@ -19,5 +19,5 @@ def _git(*arguments: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people."""
+    """Return a duration formatted for people."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

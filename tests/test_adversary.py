@@ -17,7 +17,7 @@ ELECTIONS = sorted(RULES)
 
 @st.composite
 def small_scores(draw, members=(1, 5), classes=(2, 4)):
-    """One input's scores, drawn from few values so that ties abound."""
+    """Draw the scores of one input from few values, so that ties are frequent."""
     m, c = draw(st.integers(*members)), draw(st.integers(*classes))
     if c == 4:
         m = min(m, 4)
@@ -27,7 +27,7 @@ def small_scores(draw, members=(1, 5), classes=(2, 4)):
 
 @st.composite
 def scores_and_spread(draw):
-    """As above, with any spread: ragged, overlapping, with more or fewer buckets than members, or empty ones."""
+    """Draw scores and any spread: ragged, overlapping, with empty buckets, with more or fewer buckets than members."""
     scores = draw(small_scores(members=(1, 4), classes=(2, 3)))
     members = st.integers(0, scores.shape[1] - 1)
     return scores, draw(st.lists(st.lists(members, unique=True, max_size=3), min_size=1, max_size=5))
@@ -80,13 +80,13 @@ def test_a_spread_is_never_certified_above_the_truth(election, case):
         assert len(attack) >= truth > radius
         assert set(attack.members) == {j for b in attack.buckets for j in spread[b]}
         assert RULES[election](ballots_of(attacked(scores, attack)))[0] == attack.prediction != tight.prediction[0]
-        if election == "plurality":  # one row a threat: where search ends, it ends with the truth
+        if election == "plurality":  # one row per threat: a search that completes finds the exact cost
             assert radius + 1 == truth == len(attack)
 
 
 @st.composite
 def larger(draw):
-    """Elections of 5 to 9 members, with spreads that overlap and may leave members out."""
+    """Draw elections of 5 to 9 members, with spreads that overlap and may leave members out."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     m, c = draw(st.integers(5, 9)), draw(st.integers(3, 5))
     scores = rng.integers(0, draw(st.sampled_from([3, 50])), size=(1, m, c)).astype(np.float32)
@@ -110,7 +110,7 @@ def test_larger_spreads_against_sensible_ballots(election, case):
         assert attack is None
         assert tight.radius[0] == len(spread)
     else:
-        assert len(attack) == truth == tight.radius[0] + 1  # small enough for search to end, and for all rivals
+        assert len(attack) == truth == tight.radius[0] + 1  # small enough for the search to complete with all rivals
 
 
 @given(scores=small_scores(), spread=st.lists(st.lists(st.just(0), max_size=1), min_size=1, max_size=2))
@@ -133,7 +133,7 @@ def test_where_the_paper_gives_something_away_the_tight_bound_is_exact():
 
 @pytest.mark.parametrize("number", range(40))
 def test_fixed_elections_against_the_compiled_adversary(number):
-    """Ties, types, spreads and empty buckets of every sort; where search comes to its end, so does the doubt."""
+    """Ties, types, spreads and empty buckets of every kind; a search that completes must give the exact cost."""
     scores, spread = many.cases(np.random.default_rng(number), size=12)
     tally = many.batch(0, number, size=12)
     assert not tally.failed, [line.examples for line in tally.lines.values()]
@@ -141,7 +141,7 @@ def test_fixed_elections_against_the_compiled_adversary(number):
         cost = truth(scores, election, spread)[2]
         radius = runoff.certify(scores, election=election, spread=spread).radius
         buckets = scores.shape[1] if spread is None else len(spread)
-        if election != "runoff" or scores.shape[2] < 6:  # with more rivals than it looks at, run-off may stay below
+        if election != "runoff" or scores.shape[2] < 6:  # with more rivals, run-off may stay below
             np.testing.assert_array_equal(radius, np.where(cost == NEVER, buckets, cost - 1))
 
 
@@ -165,15 +165,15 @@ def test_many_spreads(election, case):
 
 
 def test_the_statement_of_lemma_38_overclaims_where_its_proof_does_not():
-    """One class beats the prediction in round 1 already: clipping its gap at 0 forgets that it can spare voters."""
+    """One class already beats the prediction in round 1: clipping its gap at 0 ignores its surplus votes."""
     ballots = [(0, 1, 2)] * 4 + [(1, 2, 0)] * 3 + [(2, 1, 0)] * 3  # votes 4, 3, 3; class 1 wins the run-off 6 to 4
     spread = [[0], [1]]
     assert RULES["runoff"](ballots) == (1, 0)
     assert (
         RULES["runoff"]([(2, 0, 1), *ballots[1:]])[0] != 1
-    )  # member 0 moves to class 2: votes 3, 3, 4, class 1 is out
+    )  # member 0 moves to class 2: votes 3, 3, 4, class 1 is eliminated
     assert true_cost("runoff", ballots, spread) == 1
-    assert paper_certificate("runoff", ballots, spread, clip=True) == inf  # "nothing can change it"
+    assert paper_certificate("runoff", ballots, spread, clip=True) == inf  # "no attack exists"
     assert paper_certificate("runoff", ballots, spread) == 1
     scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
     for bound in ("paper", "tight"):
@@ -208,7 +208,7 @@ def test_the_statement_of_lemma_38_overclaims_in_ordinary_finite_aggregation():
 
 
 def test_definition_33_needs_an_or():
-    """Under its "and", Lemma 3.6 would be wrong: one member makes class 2 beat class 0, whatever class 1 does."""
+    """With its "and", Lemma 3.6 would be wrong: one member makes class 2 beat class 0, whatever class 1 does."""
     first = [0, 0, 0, 1, 2, 2, 2]
     assert (gap(first, 0, 1), gap(first, 0, 2)) == (3, 1)
     assert cert_2v1(first, 0, 1, 2, None) == dp(3, 1) == 2
@@ -216,7 +216,7 @@ def test_definition_33_needs_an_or():
 
 
 def test_the_runner_up_need_not_be_the_cheapest_rival():
-    """Its own voters are of no use to it, and of some to the class behind it."""
+    """The runner-up gains nothing from its own voters, but the class behind it does."""
     first = [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
     ballots = [(c, *(o for o in range(3) if o != c)) for c in first]
     spread = [[0, 5, 6], [1]]  # one voter of the winner and two of the runner-up; another voter of the winner

@@ -1,4 +1,4 @@
-"""The checker of one file: right claims pass, wrong ones do not, and malformed files get one sentence."""
+"""The checker of one file accepts correct claims, rejects wrong ones, and reports malformed files in one sentence."""
 
 import ast
 import base64
@@ -28,7 +28,7 @@ FILE = Path(check.__file__)
 
 @st.composite
 def cases(draw, most_members=6, most_classes=4):
-    """An election, a few ballots, and a spread or none."""
+    """Draw an election, a few ballots, and a spread or None."""
     k, n_classes = draw(st.integers(1, most_members)), draw(st.integers(2, most_classes))
     rows = draw(st.lists(st.permutations(range(n_classes)), min_size=k, max_size=k))
     spread = None
@@ -39,7 +39,7 @@ def cases(draw, most_members=6, most_classes=4):
 
 
 def verdicts(election, bound, rows, spread, most):
-    """What the checker says of every radius that could be claimed."""
+    """Return the checker's verdict on every radius that could be claimed."""
     points = [bytes(row) for row in rows]
     placed = None if spread is None else check.Spread(spread, len(rows))
     winner, other = check.hold(election, points)
@@ -56,7 +56,7 @@ def test_only_what_the_exhaustive_adversary_leaves_is_accepted(case):
     assert all(verdict.wrong for verdict in found[exact + 1 :])
     assert found[exact].wrong is None
     assert not any(verdict.exact for verdict in found[:exact])
-    if spread is None:  # with a spread, a lower radius is a weaker claim, and an attack is looked for but not required
+    if spread is None:  # with a spread, a lower radius is true but weaker, and an attack is not required
         assert found[exact].exact
     if election == "maximin":
         assert all(verdict.wrong for verdict in verdicts(election, "paper", rows, spread, n_buckets))

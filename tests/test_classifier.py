@@ -259,7 +259,7 @@ def test_damaged_directories_get_one_sentence(saved, tmp_path, name, change, mes
 
 
 def forged(copy, name, data):
-    """An attacker who also writes the digest into the manifest."""
+    """Change a file like an attacker who also writes its digest into the manifest."""
     import hashlib
 
     (copy / name).write_bytes(data)
@@ -274,7 +274,7 @@ def test_hostile_members_are_not_run(saved, tmp_path):
     copy = tmp_path / "model"
     shutil.copytree(saved, copy)
     forged(copy, "members/000001.skops", b"cos\nsystem\n(S'touch owned'\ntR.")
-    loaded = RunoffClassifier.load(copy)  # members are read when they are asked
+    loaded = RunoffClassifier.load(copy)  # members are read on first use
     with pytest.raises(StorageError, match=r"members/000001.skops cannot be read"):
         loaded.predict(INPUTS)
     forged(copy, "members/000001.skops", sio.dumps({"index": os.system}))

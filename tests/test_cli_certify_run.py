@@ -1,4 +1,4 @@
-"""`runoff certify` on runs, also on slim, read-only and full ones."""
+"""`runoff certify` on runs: without members, in read-only folders and on full disks."""
 
 import csv
 import errno
@@ -30,7 +30,7 @@ def test_certify_a_run(trained_run):
         rows = list(csv.DictReader(file))
     assert [int(row["radius"]) for row in rows] == certificates.radius.tolist()
     assert "certificates/runoff-paper-1.csv" in opened.manifest["files"]
-    assert run("certify", trained_run, "--format", "parquet", "--require", "0:100").exit_code == 3  # kept all the same
+    assert run("certify", trained_run, "--format", "parquet", "--require", "0:100").exit_code == 3  # still written
     table = parquet.read_table(trained_run / "certificates" / "runoff-tight-1.parquet")
     assert table["label"].to_pylist() == labels.tolist()
     assert "certificates/runoff-tight-1.parquet" in Run.open(trained_run).manifest["files"]
@@ -69,7 +69,7 @@ def test_a_run_that_can_only_be_read(trained_run, monkeypatch):
     assert run("train", "digits", *SMALL, "--d", 2, "--out", trained_run).exit_code == 1
     monkeypatch.setattr(locks, "PATIENCE", 0.1)
     with (trained_run / locks.LOCK).open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # somebody who may write
+        fcntl.flock(file, fcntl.LOCK_EX)  # a user with write access
         assert "is in use by another command" in run("certify", trained_run).stderr
 
 

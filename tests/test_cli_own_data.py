@@ -1,4 +1,4 @@
-"""The command line with what people bring along: a network in a file, a table, a machine to describe."""
+"""The command line with users' own input: a network in a file, a table, and `runoff doctor`."""
 
 import json
 import os

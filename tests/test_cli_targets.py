@@ -1,4 +1,4 @@
-"""`--to` and `--from`: what it takes to make an ensemble predict a class, on the command line and in the report."""
+"""`--to` and `--from`: the edits needed to make an ensemble predict a class, on the command line and in the report."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Collective certificates: against every attack on small cases, and the parts of the proof one by one."""
+"""Collective certificates: compared with every attack on small cases, and each part of the proof separately."""
 
 import json
 import time
@@ -42,7 +42,7 @@ def left_by_the_worst(election, scores, labels, spread, size):
         members = sorted({j for bucket in taken for j in bucket})
         correct = 0
         for own, label in zip(ballots, labels, strict=True):
-            # All members that are taken make one bucket: can it change the prediction?
+            # Join all taken members in one bucket: can its takeover change the prediction?
             one = [members]
             correct += RULES[election](own)[0] == label and true_cost(election, own, one, sensible=True) > 1
         least = min(least, correct)
@@ -72,7 +72,7 @@ def test_it_is_exact_where_all_attacks_can_be_tried(election, case):
 
 
 def relaxed(certificates, labels, budget, rounds=3):
-    """Return the bound of the relaxation alone, which small cases do not need."""
+    """Return the bound of the relaxation, which is not computed for small cases."""
     correct = certificates.prediction == labels
     contested = _contested(certificates, correct, budget, None)
     return correct.sum() - _bound.most_flipped(contested, budget, rounds)
@@ -108,7 +108,7 @@ def test_small_relaxations_are_sound(case, data):
 
 @pytest.mark.parametrize(("election", "offsets"), [("plurality", None), ("runoff", None), ("runoff", [0, 2])])
 def test_functions_are_above_the_indicator_of_every_attack(election, offsets):
-    """The sum of all functions, at every attack, is at least what that attack flips: in integers."""
+    """For every attack, the sum of all functions is at least the number of flipped inputs, in integers."""
     scores, labels = some_scores(60, 9, 4, seed=3)
     certificates = runoff.certify(scores, election=election, spread=None if offsets is None else cyclic(9, offsets))
     for edits in (2, 4):

@@ -1,4 +1,4 @@
-"""The covering core against all subsets of buckets."""
+"""The covering search, compared with all subsets of buckets."""
 
 from itertools import combinations
 
@@ -14,7 +14,7 @@ from runoff.spreads import Spread, cyclic
 
 @st.composite
 def covers(draw):
-    """Rows over up to 14 members and 9 buckets that overlap a good deal, with gaps near what can be covered."""
+    """Draw rows for up to 14 members and 9 overlapping buckets, with gaps close to what the buckets can cover."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     n_members, n_buckets = draw(st.integers(1, 14)), draw(st.integers(1, 9))
     d = draw(st.integers(1, min(5, n_members)))
@@ -31,7 +31,7 @@ def covers(draw):
 
 
 def fewest(lists, gaps, powers):
-    """The fewest buckets that meet every row, by trying all."""
+    """Return the fewest buckets that meet every row, by trying all subsets."""
     for size in range(len(lists) + 1):
         for chosen in combinations(lists, size):
             members = sorted({j for bucket in chosen for j in bucket})
@@ -73,7 +73,7 @@ def test_a_short_search_says_so_or_says_the_same(case):
             verdict, spent = covering.search(gaps, powers, size, reach, budget, chosen)
             assert verdict in (decided, covering.UNDECIDED)
             assert spent <= budget or verdict == covering.IMPOSSIBLE
-        assert verdict == decided  # the budget that it took is enough
+        assert verdict == decided  # the number of nodes that it used is a sufficient budget
 
 
 @given(covers())
@@ -97,7 +97,7 @@ def test_many_searches(case):
 
 
 def fixed_cover(number):
-    """Up to 9 overlapping buckets of up to 14 members, and gaps that take most of them, or more than there are."""
+    """Up to 9 overlapping buckets of up to 14 members, and gaps that need most buckets, or more than exist."""
     rng = np.random.default_rng(number)
     n_members, n_buckets = int(rng.integers(2, 15)), int(rng.integers(1, 10))
     if number % 3 == 0:
@@ -116,7 +116,7 @@ def fixed_cover(number):
 
 
 def fewest_of_all(lists, gaps, powers):
-    """As `fewest`, with all sets of buckets at once."""
+    """Compute `fewest` for all sets of buckets at once."""
     sets = np.arange(2 ** len(lists))[:, None] >> np.arange(len(lists)) & 1
     members = np.array([[j in bucket for j in range(powers.shape[1])] for bucket in lists])
     enough = ((sets @ members > 0) @ powers.T >= gaps).all(axis=1)
@@ -124,7 +124,7 @@ def fewest_of_all(lists, gaps, powers):
 
 
 def test_fixed_covers_and_the_work_that_they_take():
-    """The same cases always, so that the number of nodes is known: a change that searches longer shows, too."""
+    """Fixed cases with a known number of nodes: the test also detects changes that search longer."""
     work, calls = {}, {}
     for number in range(400):
         lists, gaps, powers = fixed_cover(number)

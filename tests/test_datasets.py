@@ -1,4 +1,4 @@
-"""Datasets: what one is, where they are looked for, and the real ones where they are."""
+"""Datasets: the classes, the folders that are searched, and the real datasets if they are present."""
 
 import builtins
 import dataclasses
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dataset_helpers import PUBLIC, images, own_arrays, picture, run, told_of
+from dataset_helpers import PUBLIC, error_message, images, own_arrays, picture, run
 from dataset_helpers import elsewhere as elsewhere
 from runoff import datasets
 from runoff.datasets import catalogue, places
@@ -84,7 +84,7 @@ def test_what_is_no_dataset_is_refused(changes, message):
         small(**changes)
 
 
-# Where they are
+# Locations
 
 
 def test_where_data_is_looked_for(monkeypatch, tmp_path):
@@ -144,15 +144,15 @@ def test_names_and_paths_that_are_none():
 
 def test_paths_that_the_system_does_not_know():
     nobody = "'~nobody-at-all/x' begins with the home directory of an unknown user: write the path in full"
-    assert told_of(datasets.load, "~nobody-at-all/x") == nobody
-    assert told_of(datasets.load, Path("~nobody-at-all/x")) == nobody
-    assert told_of(datasets.located, "mnist", "~nobody-at-all/x") == nobody
-    assert told_of(datasets.fetch, "mnist", "~nobody-at-all/x") == nobody
+    assert error_message(datasets.load, "~nobody-at-all/x") == nobody
+    assert error_message(datasets.load, Path("~nobody-at-all/x")) == nobody
+    assert error_message(datasets.located, "mnist", "~nobody-at-all/x") == nobody
+    assert error_message(datasets.fetch, "mnist", "~nobody-at-all/x") == nobody
     long = "x" * 300
-    assert told_of(datasets.load, long) == f"{long} cannot be read: File name too long"
+    assert error_message(datasets.load, long) == f"{long} cannot be read: File name too long"
     for call in (datasets.load, datasets.located):
-        assert told_of(call, "mnist", long).endswith(" cannot be read: File name too long")
-    assert f"{long}/mnist cannot be created (File name too long); run" in told_of(datasets.fetch, "mnist", long)
+        assert error_message(call, "mnist", long).endswith(" cannot be read: File name too long")
+    assert f"{long}/mnist cannot be created (File name too long); run" in error_message(datasets.fetch, "mnist", long)
 
 
 def test_what_may_not_be_read_is_told(tmp_path, monkeypatch):
@@ -165,7 +165,7 @@ def test_what_may_not_be_read_is_told(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(builtins, "open", denied)
         patched.setattr(io, "open", denied)
-        assert told_of(datasets.load, "mine.npz") == "mine.npz cannot be read: Permission denied"
+        assert error_message(datasets.load, "mine.npz") == "mine.npz cannot be read: Permission denied"
     monkeypatch.setattr(Path, "iterdir", denied)
     result = run("check", "mine", "digits", "--json")
     assert result.exit_code == 1

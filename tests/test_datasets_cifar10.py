@@ -1,4 +1,4 @@
-"""CIFAR-10 in all its forms, and tar files that are hostile."""
+"""CIFAR-10 in all its layouts, and hostile tar files."""
 
 import gzip
 import io

@@ -1,4 +1,4 @@
-"""The commands of runoff data, as a user meets them."""
+"""The commands of `runoff data`, as users run them."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def test_the_list(mnist, tmp_path):
 
 
 def test_paths_are_printed_as_they_are(mnist, tmp_path, monkeypatch):
-    """Neither taken for colours nor cut into lines."""
+    """Paths are neither parsed as markup nor wrapped."""
     monkeypatch.setenv("COLUMNS", "40")
     folder = tmp_path / "a-rather-long-directory-name-of-somebody" / "q[/red]"
     put_mnist(folder, mnist)
@@ -83,7 +83,7 @@ def test_a_data_directory_that_is_not_there(tmp_path):
 def test_the_check(mnist, tmp_path):
     put_mnist(tmp_path, mnist)
     fingerprint = datasets.load("mnist", tmp_path).fingerprint
-    result = run("check", "--data-dir", tmp_path)  # whatever is there
+    result = run("check", "--data-dir", tmp_path)  # whatever exists
     assert result.exit_code == 0
     assert f"fingerprint {PUBLIC['digits']}" in result.stdout
     assert f"from {tmp_path}, fingerprint {fingerprint}" in result.stdout

@@ -1,4 +1,4 @@
-"""Fetching: downloads that are resumed, checked and refused, from a server that has its habits."""
+"""Fetching: downloads from a misbehaving server are resumed, checked and rejected."""
 
 import dataclasses
 import hashlib
@@ -28,7 +28,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/files"
 
     def handle_error(self, request, client_address):
-        """A client that goes away is no matter."""
+        """Ignore clients that disconnect."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -100,7 +100,7 @@ def test_a_whole_download(server, tmp_path):
     assert datasets.fetch("mnist", tmp_path, url_base=f"{server.address}/") == [
         tmp_path / "mnist" / name for name in server.files
     ]
-    assert len(server.asked) == 4  # what is there is not asked for again
+    assert len(server.asked) == 4  # existing files are not requested again
 
 
 def test_a_broken_connection_is_resumed(server, tmp_path):

@@ -1,4 +1,4 @@
-"""Files: headers of arrays, files written whole, and what a killed program leaves."""
+"""Files: headers of arrays, files written completely or not at all, and leftovers of killed programs."""
 
 import errno
 import os

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from dataset_helpers import elsewhere as elsewhere
-from dataset_helpers import images, own_arrays, picture, same, told_of
+from dataset_helpers import error_message, images, own_arrays, picture, same
 from runoff import datasets
 
 
@@ -138,7 +138,7 @@ def test_numbered_folders(tmp_path):
 def test_lists_of_classes_that_will_not_do(tmp_path, data, message):
     two_pictures(tmp_path)
     (tmp_path / "classes.txt").write_bytes(data)
-    assert told_of(datasets.load, tmp_path).startswith(f"{tmp_path}/classes.txt {message}")
+    assert error_message(datasets.load, tmp_path).startswith(f"{tmp_path}/classes.txt {message}")
 
 
 def test_a_list_of_classes_leads_nowhere_else(tmp_path):
@@ -151,7 +151,7 @@ def test_a_list_of_classes_leads_nowhere_else(tmp_path):
     (tmp_path / "names").write_text("cat\ndog\n")
     for link in (tmp_path / "names", tmp_path / "nothing"):
         (folder / "classes.txt").symlink_to(link)
-        assert "classes.txt must be a regular file with one class name per line" in told_of(datasets.load, folder)
+        assert "classes.txt must be a regular file with one class name per line" in error_message(datasets.load, folder)
         (folder / "classes.txt").unlink()
     (folder / "classes.txt").mkdir()
-    assert "classes.txt must be a regular file with one class name per line" in told_of(datasets.load, folder)
+    assert "classes.txt must be a regular file with one class name per line" in error_message(datasets.load, folder)

@@ -1,4 +1,4 @@
-"""GTSRB in all its forms: decoded once, checked, refused when it is wrong."""
+"""GTSRB in all its layouts: decoded once, checked, and rejected if altered."""
 
 import hashlib
 import os
@@ -25,7 +25,7 @@ def listing(rows):
 
 
 class Signs:
-    """A small GTSRB: its files by archive, and what reading them must give."""
+    """A small GTSRB: its files by archive, and the arrays that reading must return."""
 
     def __init__(self, monkeypatch):
         self.train, self.test, self.truth = {}, {}, {}

@@ -1,4 +1,4 @@
-"""Digits, and MNIST in all its places: read, checked, refused when it is altered."""
+"""Digits, and MNIST in all its locations: read, checked, and rejected if altered."""
 
 import dataclasses
 import os

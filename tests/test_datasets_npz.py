@@ -1,4 +1,4 @@
-"""The user's own data in .npz files, and the classes that go with it."""
+"""Users' own data in .npz files, and its classes."""
 
 import io
 import zipfile
@@ -93,7 +93,7 @@ def test_classes_must_agree_with_those_that_are_stored(tmp_path):
 
 
 def test_an_npz_file_of_another_program():
-    """Arrays of more than one chunk, and headers of every version."""
+    """Read arrays of more than one chunk, and headers of every version."""
     array = images(3, 2**12, 2**11)
     with zipfile.ZipFile("mine.npz", "w") as archive:
         for name, value, version in (

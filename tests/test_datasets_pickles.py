@@ -1,4 +1,4 @@
-"""Pickles: those of CIFAR-10 are read, nothing in them is called."""
+"""Pickles of CIFAR-10 are read without calling anything."""
 
 import builtins
 import os
@@ -61,17 +61,17 @@ def hostile_pickles():
     yield array + b"cnumpy\nndarray\nJ\xff\xff\xff\x7f\x85C\x01b\x87R."  # a large one
     yield array + b"cnumpy\nndarray\nK\x00\x85C\x01b\x87R."  # never filled
     yield b"cnumpy\ndtype\nX\x01\x00\x00\x00OK\x00K\x01\x87R."  # objects
-    yield b"cnumpy\ndtype\nX\x02\x00\x00\x00u1K\x00K\x01\x87R."  # a type is no value
+    yield b"cnumpy\ndtype\nX\x02\x00\x00\x00u1K\x00K\x01\x87R."  # a type instead of a value
     yield b"cnumpy\nndarray\n."
     yield b"cnumpy\nndarray\n)R."
     yield b"}X\x01\x00\x00\x00a\x86b."  # state for a dictionary
     yield b"]]a}b."
-    yield b"}](K\x01e]s."  # a key that is none
+    yield b"}](K\x01e]s."  # an invalid key
     yield b"K\x01K\x02a."
     yield b"Pname\n."  # persistent
     yield b"X\x01\x00\x00\x00aQ."
     yield b"\x82\x01."  # registered extension
-    yield b"h\x05."  # nothing remembered
+    yield b"h\x05."  # an empty memo
     yield b"e."
     yield b"t."
     yield b"0."

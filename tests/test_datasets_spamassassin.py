@@ -38,7 +38,7 @@ def path_of(name, data):
 
 
 def package(mails, extra=()):
-    """The archive as npm packs it: each mail with a .json, in another order than that of the collections."""
+    """Return the archive as npm packs it: each mail with a .json file, in another order than the collections."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as archive:
         files = [("package/LICENSE", b"PDDL")]
@@ -54,7 +54,7 @@ def package(mails, extra=()):
 
 @pytest.fixture
 def corpus(monkeypatch, tmp_path):
-    """A small corpus that is the official one, in its place."""
+    """Install a small corpus whose checksums count as the official ones."""
     folder = tmp_path / "d" / "spamassassin"
     folder.mkdir(parents=True)
     (folder / FILE).write_bytes(package(MAILS))

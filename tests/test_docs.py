@@ -103,7 +103,7 @@ def executed(block, namespace):
 
 
 def run(words, block):
-    """Run what is ours; other programs are for the reader."""
+    """Run commands of this package; skip other programs."""
     if words[0] == "runoff":
         done = CliRunner().invoke(main, words[1:])
         assert done.exit_code == 0, f"{block.where}: {shlex.join(words)}: {done.output}"
@@ -164,7 +164,7 @@ def test_the_notebooks_run_and_show_their_files_as_they_are():
 
 
 def parse(words):
-    """Parse a command of ours with its real options; click raises where one does not exist."""
+    """Parse a `runoff` command with its real options; click raises an error if an option does not exist."""
     command, context, arguments = main, None, words[1:]
     while True:
         context = command.make_context(command.name, list(arguments), parent=context)

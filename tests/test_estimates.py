@@ -1,4 +1,4 @@
-"""Certified accuracy estimated out of part: the members that have seen a sample have no say."""
+"""Out-of-part estimates of certified accuracy: members that have seen a sample are left out."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_members_that_have_seen_a_sample_have_no_say(offsets):
 
 def test_a_classifier_that_knows_its_samples_by_heart_is_judged_as_on_new_ones():
     X, y = load_digits(return_X_y=True)
-    order = np.random.default_rng(0).permutation(len(y))  # neighbours in the file are by the same hand
+    order = np.random.default_rng(0).permutation(len(y))  # neighbours in the file have the same writer
     train, test = order[:1500], order[1500:]
     fitted = RunoffClassifier(DecisionTreeClassifier(), n_partitions=10, classes=range(10)).fit(X[train], y[train])
     estimate = estimates.of_classifier(fitted, X[train], y[train], [0, 2])

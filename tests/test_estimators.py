@@ -1,4 +1,4 @@
-"""Estimators as people bring them: random numbers that nobody seeds, threads of their own, answers that fail."""
+"""Users' estimators: unseeded random numbers, threads of their own, and failures at inference time."""
 
 import importlib
 import os
@@ -32,7 +32,7 @@ def classifier(estimator, **settings):
 
 
 def untouched_differ(estimator, X, y, **settings):
-    """Members whose scores differ after the first sample is deleted, the one that had it aside."""
+    """Return the members whose scores differ after the first sample is deleted, except the member that had it."""
     a = classifier(estimator, **settings).fit(X, y)
     b = classifier(estimator, **settings).fit(X[1:], y[1:])
     before, after = a.scores(X[:60]).values, b.scores(X[:60]).values
@@ -64,7 +64,7 @@ def test_random_numbers_of_pytorch_are_a_members_own():
     expected = torch.rand(3)
     torch.manual_seed(7)
     assert untouched_differ(TorchDraws(), TRAIN_X, TRAIN_Y) == []
-    assert torch.equal(torch.rand(3), expected)  # afterwards as if nothing had happened
+    assert torch.equal(torch.rand(3), expected)  # the state afterwards is that from before
 
 
 def test_a_skorch_network_is_isolated():
@@ -82,7 +82,7 @@ def test_a_skorch_network_is_isolated():
 
 
 class Imports(TorchDraws):
-    """Imports a library with random numbers of its own only when it is fitted."""
+    """Import a library with its own random numbers during the first fit."""
 
     def fit(self, X, y):
         importlib.import_module("torch")
@@ -101,7 +101,7 @@ def test_a_library_that_is_loaded_by_the_first_fit_is_seeded_all_the_same(monkey
 
 
 class Unseeded(ClassifierMixin, BaseEstimator):
-    """Draws from a source that nobody can seed: `when` it is fitted, or when it is asked."""
+    """Draw from a source that cannot be seeded: at `when`, in fit or in predict."""
 
     def __init__(self, when="fit"):
         self.when = when
@@ -133,7 +133,7 @@ def test_estimators_that_do_not_repeat_are_refused():
 
 
 class LegacyDraws(TorchDraws):
-    """Takes its first weights from numpy's global random numbers, some time after it has begun."""
+    """Draw the first weights from NumPy's global random numbers, some time after the fit began."""
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)
@@ -163,7 +163,7 @@ def test_threads_of_an_estimator_are_turned_off_wherever_they_are_set():
         plain = classifier(RandomForestClassifier(60), n_partitions=2).fit(TRAIN_X, TRAIN_Y)
     assert all(np.array_equal(repeated[0], again) for again in repeated)
     np.testing.assert_array_equal(plain.scores(INPUTS).values, repeated[0])
-    assert forest.n_jobs == 2  # the user's own is left alone
+    assert forest.n_jobs == 2  # the user's estimator is not changed
 
 
 def test_columns_for_pairs_of_classes_are_not_taken_for_classes():
@@ -225,7 +225,7 @@ def test_no_edit_takes_away_the_only_member_that_learnt_and_all_predictions_with
 
 
 class FailsOn(ClassifierMixin, BaseEstimator):
-    """Raises for inputs whose first number is above its limit, whatever stands beside them."""
+    """Raise an error for inputs whose first number is above the limit, whatever the other inputs are."""
 
     def __init__(self, error=RuntimeError):
         self.error = error
@@ -277,7 +277,7 @@ def test_what_is_wrong_with_the_machine_stops_the_work():
 
 
 def test_an_array_that_no_machine_could_hold_is_the_samples_fault():
-    """Naive Bayes for categories makes room for as many as the largest number says."""
+    """Categorical naive Bayes allocates memory for as many categories as the largest number."""
     from sklearn.naive_bayes import CategoricalNB
 
     counts, y = np.random.default_rng(0).integers(0, 3, (60, 4)), np.arange(60) % 3
@@ -291,7 +291,7 @@ def test_an_array_that_no_machine_could_hold_is_the_samples_fault():
 
 
 class Wide(FailsOn):
-    """Gives a column more than it has classes."""
+    """Return one column more than there are classes."""
 
     def predict_proba(self, X):
         return np.pad(self.inner_.predict_proba(X), ((0, 0), (0, 1)))

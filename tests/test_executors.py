@@ -108,7 +108,7 @@ class Lines(Work):
 
 
 class OneWaits(Lines):
-    """Item 0 waits for a file, which the one who collects results writes once it has another."""
+    """Item 0 waits for a file, which the collector writes after it got another result."""
 
     def __init__(self, file):
         self.file = file
@@ -197,7 +197,7 @@ def test_groups_hold_every_item_once_and_are_balanced(weights, seconds, workers,
         assert max(loads) - min(loads) <= max(weights.values()) + 1e-9
 
 
-# -- what workers do ---------------------------------------------------------------------------------------------------
+# -- tasks on workers --------------------------------------------------------------------------------------------------
 
 
 def test_a_task_stores_results_and_reports_digests(tmp_path):

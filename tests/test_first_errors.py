@@ -1,4 +1,4 @@
-"""Mistakes of a first hour with the Python API: one sentence each: expected, given, and the fix."""
+"""First mistakes with the Python API: each error is one sentence with what was expected, what was given and the fix."""
 
 import re
 import warnings
@@ -99,7 +99,7 @@ def test_names_given_to_certificates_of_scores_are_those_of_labels():
 
 
 class Unusual(ClassifierMixin):
-    """A classifier that is not of scikit-learn's base class, as other libraries have them."""
+    """A classifier without scikit-learn's base class, as in other libraries."""
 
     def get_params(self, deep=True):  # noqa: ARG002
         return {}

@@ -1,4 +1,4 @@
-"""What people meet in their first hour with the Python API: baselines, warnings and errors that say what to do."""
+"""First steps with the Python API: baselines, warnings, and errors that say what to do."""
 
 import warnings
 
@@ -38,7 +38,7 @@ def test_the_undefended_baseline_is_one_model_on_all_samples(tmp_path):
     np.testing.assert_array_equal(undefended.predict(NEW), alone.predict(NEW))
     assert undefended.score(NEW, NEW_Y) == alone.score(NEW, NEW_Y)
     assert not undefended.certify(NEW).radius.any()
-    assert len(classifier.members_) == 9  # the ensemble stays as it is
+    assert len(classifier.members_) == 9  # the ensemble is unchanged
     classifier.save(tmp_path / "model")
     loaded = RunoffClassifier.load(tmp_path / "model")
     with pytest.raises(InputError, match=r"pass them, as in fit_undefended\(X, y\)"):
@@ -181,7 +181,7 @@ def test_a_step_fitted_in_front_is_warned_of(x, step):
         WIDE,
         (WIDE - WIDE.mean(axis=0)) * 3,
         (WIDE - 0.01) / WIDE.std(axis=0),
-        StandardScaler().fit_transform(WIDE)[:200],  # cannot be seen any more
+        StandardScaler().fit_transform(WIDE)[:200],  # can no longer be detected
         Normalizer().fit_transform(X),  # of whole numbers, row by row
         np.eye(10)[Y],
         np.where(np.arange(300)[:, None] // [1, 2, 4, 8] % 2, 1.0, -1.0)[:288],  # a design: mean 0 and deviation 1
@@ -200,7 +200,7 @@ def test_a_pipeline_around_is_warned_of_and_trusted_samples_are_not():
 
 
 class Types(First):
-    """Remember the types that it was trained on and asked for."""
+    """Record the types of the training data and of the inputs."""
 
     def fit(self, X, y):
         self.types_ = [np.dtype(X.dtype if hasattr(X, "dtype") else X.dtypes.iloc[0]).name]

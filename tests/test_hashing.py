@@ -45,7 +45,7 @@ def test_a_row_hashes_alike_in_any_company(array):
 
 
 def test_integers_that_floats_cannot_hold_are_rounded_from_the_start():
-    """Somebody's fraction would round them later, and move them."""
+    """Otherwise an inserted fraction would round them later, and move them to other buckets."""
     large = np.array([[2**60 + 1, 3], [-(2**63), 0]])
     assert digest(large) == digest(large.astype(float)) == digest(np.concatenate([large, [[0.5, 0]]]))[:2]
     table = pd.DataFrame({"id": [2**60 + 1, 5], "text": ["a", "b"]})
@@ -162,7 +162,7 @@ LITERAL = [
 
 @pytest.mark.parametrize(("sample", "content"), LITERAL)
 def test_what_is_hashed_byte_by_byte(sample, content):
-    """Another form would move every sample of every ensemble that was saved before."""
+    """Any other form would change the buckets of ensembles that were saved before."""
     assert [bytes(row) for row in samples.from_any(sample).content()] == [content]
     assert digest(sample) == [literal(content)]
 
@@ -214,7 +214,7 @@ def test_buckets_and_training_sets_by_hand(d):
 
 
 def test_a_members_samples_are_sorted_by_the_whole_digest():
-    """Half a digest is equal for two samples now and then: their order must not depend on the input's."""
+    """Half of a digest can be equal for two samples: their order must not depend on the order of the input."""
     digests = np.array([[7, 2], [7, 1], [7, 3]], np.uint64)
     rows = Partition.make(1, 1, 0, KEY).rows(np.zeros(3, np.int64), digests, np.zeros(3, np.int64))
     assert [member.tolist() for member in rows] == [[1, 0, 2]]
@@ -240,7 +240,7 @@ def test_sums_of_pixels_are_of_whole_numbers():
 
 
 def test_rows_of_a_sparse_matrix_have_indices_of_their_own_type():
-    """A matrix with 2**31 entries has wider indices, which is up to others' samples; a member's rows need not."""
+    """A matrix with 2**31 entries has wider indices due to other samples; a member's rows must not depend on them."""
     from scipy import sparse
 
     wide = sparse.csr_matrix(np.arange(200.0).reshape(2, 100))

@@ -1,4 +1,4 @@
-"""Ridge heads: leave-one-out in closed form against refits, members by their own rows, and radii on top."""
+"""Ridge heads: leave-one-out in closed form compared with refits, isolation of members, and radii."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Files that somebody else made: nothing hangs, nothing of the user's is deleted, every error is a sentence."""
+"""Hostile files: nothing hangs, no file of the user is deleted, and every error is one sentence."""
 
 import json
 import os
@@ -26,18 +26,18 @@ def certify(path, *more):
 
 
 def rehash(run, *names):
-    """What an attacker does who changes files and then the manifest."""
+    """Recompute digests, like an attacker who changes files and then the manifest."""
     manifest = json.loads((run / "manifest.json").read_text())
     for name in names:
         manifest["files"][name] = sha256_of(run / name)
     (run / "manifest.json").write_text(json.dumps(manifest))
 
 
-# --- only what the manifest lists is deleted -------------------------------------------------------------------------
+# --- only what the manifest lists is deleted --------------------------------------------------------------------------
 
 
 def forget(path):
-    """What every command does that replaces ballots."""
+    """Delete ballots, as every command does that replaces them."""
     run = Run.open(path)
     run.replace([], "ballots-", "certificates/")
     return run
@@ -102,7 +102,7 @@ def test_what_a_kill_leaves_is_known_and_goes(tmp_path):
     assert [file.name for file in run.path.rglob("*") if "tmp" in file.name or "plurality" in file.name] == []
 
 
-# --- a run says what its spread is -----------------------------------------------------------------------------------
+# --- the spread of a run follows from its partition -------------------------------------------------------------------
 
 
 def test_a_spread_that_reaches_nobody_is_noticed(tmp_path):
@@ -140,11 +140,11 @@ def test_offsets_that_no_partition_has_are_refused(tmp_path, offsets):
         Run.open(run)
 
 
-# --- files that are not files ----------------------------------------------------------------------------------------
+# --- pipes, sparse files and bombs ------------------------------------------------------------------------------------
 
 
 def quickly(seconds=20.0):
-    """The clock of one case: what hangs would stop the whole run, so it is also caught here."""
+    """Limit the time of one case: a hang would stop the whole test run."""
     started = time.monotonic()
     return lambda: time.monotonic() - started < seconds
 
@@ -333,7 +333,7 @@ def test_a_compressed_file_with_60_gb_of_zeros_behind_it_is_refused_at_once(tmp_
     assert within()
 
 
-# --- keys, caches, replays -------------------------------------------------------------------------------------------
+# --- keys, caches, replays --------------------------------------------------------------------------------------------
 
 
 def test_a_key_given_as_bytes_shows_nowhere():
@@ -366,7 +366,7 @@ def test_machine_code_is_not_kept_where_others_can_write(tmp_path):
     (ours / "cache").chmod(0o700)
     ours.chmod(0o777)  # others can put another directory in its place
     assert not compiling._writable(ours / "cache")
-    ours.chmod(0o1777)  # as /tmp: they cannot
+    ours.chmod(0o1777)  # as in /tmp: others cannot replace it
     assert compiling._writable(ours / "cache")
     if os.getuid() == 0:
         ours.chmod(0o755)

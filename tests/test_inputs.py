@@ -1,4 +1,4 @@
-"""What may be certified, and the sentence that answers what may not."""
+"""Input of `certify`: what is accepted, and the message for what is not."""
 
 import mmap
 import re
@@ -54,7 +54,7 @@ def test_layouts_and_containers(tmp_path):
     for mode in ("r", "r+", "c"):
         mapped = np.load(tmp_path / "scores.npy", mmap_mode=mode)
         same(expected, runoff.certify(mapped))
-        np.testing.assert_array_equal(mapped, SCORES)  # reading drops no pages that hold the only copy
+        np.testing.assert_array_equal(mapped, SCORES)  # reading must not drop pages that hold the only copy
         if mode == "c":
             mapped[:] = 0
             runoff.certify(mapped)
@@ -219,7 +219,7 @@ def test_the_smallest_type_that_holds_a_ballot():
     ],
 )
 def test_what_kernels_are_given_of_each_type(dtype, read_as):
-    """Converted where that is exact; ranked where it is not."""
+    """Scores are converted if that is exact, and ranked otherwise."""
     given = ballots.readable(SCORES.astype(dtype))
     assert given.dtype == np.dtype(read_as)
     assert given.flags.c_contiguous

@@ -26,7 +26,7 @@ TRAIN_X, TRAIN_Y, TEST_X, TEST_Y = X[~TEST], Y[~TEST], X[TEST][:60], Y[TEST][:60
 
 
 def states(classifier):
-    """A digest of everything that each member has learnt."""
+    """Return a digest of everything that each member has learnt."""
     return [joblib.hash((m.classes.tolist(), m.shares, m.fitted)) for m in classifier.members_]
 
 
@@ -62,7 +62,7 @@ def test_any_joblib_backend_works():
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.float32, ">f8"])
 def test_the_type_of_the_array_does_not_matter(dtype):
-    """One inserted row with a fraction makes floats of everybody's integers."""
+    """One inserted row with a fraction converts all integers to floats."""
     assert changed(BASE, classifier().fit(TRAIN_X.astype(dtype), TRAIN_Y)) == []
 
 
@@ -86,7 +86,7 @@ def test_a_relabelling_touches_the_members_of_its_bucket_only():
 
 
 def test_a_scaler_in_front_voids_this_and_one_inside_does_not():
-    """Why the pipeline goes inside."""
+    """Pipelines must be inside the classifier."""
     extreme = np.concatenate([TRAIN_X, np.full((1, 64), 1e9)]), np.append(TRAIN_Y, 3)
     outside = [StandardScaler().fit(rows).transform(rows) for rows in (TRAIN_X, extreme[0])]
     with pytest.warns(FittedInFrontWarning):
@@ -129,7 +129,7 @@ def test_a_label_that_nobody_used_touches_the_members_of_its_bucket_only():
 
 
 class Fussy(ClassifierMixin, BaseEstimator):
-    """Refuses parts without all ten classes, and has only `predict`."""
+    """Reject training data without all ten classes; has only `predict`."""
 
     def fit(self, X, y):  # noqa: ARG002
         if len(set(y)) < 10:
@@ -184,7 +184,7 @@ def test_a_sample_that_breaks_an_estimator_breaks_its_members_only():
 
 
 class Writes(ClassifierMixin, BaseEstimator):
-    """Scales what it is given in place, and draws from the global random numbers."""
+    """Scale the input in place, and draw from the global random numbers."""
 
     def fit(self, X, y):
         X /= 16
@@ -256,7 +256,7 @@ def frame(rows):
 @pytest.mark.parametrize(
     "row",
     [
-        {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0, "kind": "another kind", "count": 3},  # a category nobody had
+        {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0, "kind": "another kind", "count": 3},  # a new category
         {"a": None, "b": 1.0, "c": 1.0, "d": 1.0, "kind": None, "count": None},  # integers become floats
         {"a": "many", "b": 1.0, "c": 1.0, "d": 1.0, "kind": "big", "count": "lots"},  # numbers become objects
         {"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0, "kind": "big", "count": 0.5, "id": None},  # large integers, rounded

@@ -1,4 +1,4 @@
-"""Labels are fixed beforehand: what a label that appears, vanishes or changes its type can and cannot do."""
+"""Labels are fixed in advance: the effects of labels that appear, vanish or change their type."""
 
 import re
 from itertools import combinations
@@ -15,8 +15,8 @@ import runoff
 from runoff import RunoffClassifier, report
 from runoff.fitting import labels
 
-NEAREST = KNeighborsClassifier(1, algorithm="brute")  # trees keep memory that was never written to
-pytestmark = pytest.mark.filterwarnings("ignore:.*members learn nothing")  # tiny ensembles, to be exhausted
+NEAREST = KNeighborsClassifier(1, algorithm="brute")  # trees store uninitialised memory
+pytestmark = pytest.mark.filterwarnings("ignore:.*members learn nothing")  # tiny ensembles, for exhaustive tests
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(20, 2))
 
@@ -27,7 +27,7 @@ def states(classifier):
 
 @pytest.mark.parametrize(("y", "extra"), [([0, 1] * 10, -1), ([0] + [1] * 10 + [2] * 9, None)])
 def test_without_classes_nothing_is_certified(y, extra):
-    """Both were certified once: an inserted -1, or deleting the only 0, then flipped predictions of radius 12 to 17."""
+    """Both were once certified: inserting -1, or deleting the only 0, flipped predictions with radii of 12 to 17."""
     fitted = RunoffClassifier(NEAREST, n_partitions=50).fit(POINTS, y)
     assert len(fitted.predict(POINTS)) == 20
     sentence = "certify needs all possible labels, fixed beforehand: pass classes= to the classifier"
@@ -56,7 +56,7 @@ def test_a_saved_classifier_remembers_that_its_labels_were_not_fixed(tmp_path):
 
 
 def edits(X, y, new, classes):
-    """Every single edit: each sample deleted or relabelled, each new sample inserted with each label."""
+    """Yield every single edit: each sample deleted or relabelled, each new sample inserted with each label."""
     n = len(y)
     for i in range(n):
         yield np.delete(X, i, axis=0), np.delete(y, i)
@@ -72,7 +72,7 @@ def edits(X, y, new, classes):
 @pytest.mark.parametrize(
     ("y", "classes"),
     [
-        ([1] * 12, [-1, 1, 2]),  # nobody has used two of the labels
+        ([1] * 12, [-1, 1, 2]),  # two of the labels do not occur
         ([0] + [1] * 8 + [2] * 3, [-1, 0, 1, 2]),  # one sample has the only 0
         ([1, 1, 1, 1, 1, 2] * 2, [0, 1, 2]),
     ],

@@ -213,7 +213,7 @@ def test_update_relabels():
 
 
 def test_an_update_that_fails_in_the_transformer_changes_nothing():
-    """Otherwise the next update would leave members as they were whose samples have changed."""
+    """Otherwise the next update would not retrain members whose samples have changed."""
 
     def doubled(x):
         if failing:
@@ -302,7 +302,7 @@ def test_real_relabelling_within_the_radius_changes_nothing(settings):
                 np.testing.assert_array_equal(now[safe], certificates.prediction[safe])
             else:
                 turned += now[i] != certificates.prediction[i]
-    assert turned >= 4  # with all labels of one bucket more, the attack succeeds
+    assert turned >= 4  # with all labels of one more bucket, the attack succeeds
 
 
 # -- words and files ---------------------------------------------------------------------------------------------------

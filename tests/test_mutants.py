@@ -1,4 +1,4 @@
-"""Mutants are what they say, and the list of those that cannot matter is of mutants that exist."""
+"""Mutants are the described changes, and the list of equivalent mutants names only mutants that exist."""
 
 import ast
 import os

@@ -1,4 +1,4 @@
-"""The package itself: light to import, careful with its cache."""
+"""The package: fast imports, and a safe cache of compiled kernels."""
 
 import ast
 import os
@@ -47,7 +47,7 @@ def test_the_top_of_the_package_stays_small():
 
 
 def test_the_verifier_may_share_files_and_errors_only():
-    """A package that is added must be forbidden to it, or allowed here."""
+    """A new package must be forbidden to the verifier, or allowed here."""
     contracts = tomllib.loads((PACKAGE.parent.parent / "pyproject.toml").read_text())["tool"]["importlinter"][
         "contracts"
     ]
@@ -85,9 +85,7 @@ def test_the_lock_matches_the_constraints():
     wanted = {canonicalize_name(Requirement(line).name) for line in named}
     installed = {canonicalize_name(Requirement(line).name) for line in [*needed["dependencies"], *extras["dev"]]}
     assert installed - {"runoff"} <= set(lock)
-    assert wanted - {"runoff", "triton"} <= set(
-        constraints
-    )  # triton comes with PyTorch, of the version that it asks for
+    assert wanted - {"runoff", "triton"} <= set(constraints)  # PyTorch requires its own version of triton
 
 
 def test_nothing_is_unpickled_by_us():
@@ -112,7 +110,7 @@ def test_nothing_is_unpickled_by_us():
 
 @pytest.fixture
 def copy(tmp_path):
-    """The package's own files elsewhere, without what was compiled."""
+    """Copy the files of the package to another folder, without compiled code."""
     shutil.copytree(PACKAGE, tmp_path / "src" / "runoff", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path / "src"
 
@@ -122,11 +120,11 @@ def kept(folder):
 
 
 def test_machine_code_of_another_version_is_never_used(copy, tmp_path):
-    """Numba looks only at a kernel's own file; ours call each other across files."""
+    """Numba checks only the file of a kernel, but these kernels call each other across files."""
     cache = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     before = python(CERTIFY, source=copy, **cache)
     assert len({path.parent for path in kept(tmp_path / "cache")}) == 1
-    count = copy / "runoff" / "_kernels" / "counting.py"  # called by plurality's kernel, which stays as it is
+    count = copy / "runoff" / "_kernels" / "counting.py"  # called by plurality's kernel, which does not change
     count.write_text(count.read_text().replace("votes[choice] += 1", "votes[0] += 1"))
     after = python(CERTIFY, source=copy, **cache)
     assert before != after
@@ -134,7 +132,7 @@ def test_machine_code_of_another_version_is_never_used(copy, tmp_path):
 
 
 def test_a_home_and_a_package_that_cannot_be_written(copy, tmp_path):
-    """As root every directory can be written, so files stand where the directories would be."""
+    """Root can write to every directory, so files take the places of the directories."""
     for folder in copy.rglob("*"):
         if folder.is_dir():
             (folder / "__pycache__").write_text("")

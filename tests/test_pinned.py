@@ -69,7 +69,7 @@ def election_of(number):
 
 
 def certified(rule, scores, spread):
-    """What the kernels say, in every way that they can be called."""
+    """Return the results of the kernels, called in every way."""
     reach, out, found = spreads.Spread.from_any(spread, scores.shape[1]).reach, np.zeros((3, len(scores)), np.int64), []
     for tight in (False, True) if rule.in_paper else (True,):
         rule.certify_disjoint(scores, tight, *out)
@@ -84,7 +84,7 @@ def certified(rule, scores, spread):
 
 
 def targets(rule, scores, spread):
-    """What each class needs to win."""
+    """Return what each class needs to win."""
     reach, found = spreads.Spread.from_any(spread, scores.shape[1]).reach, []
     for target in range(scores.shape[2]):
         out = np.zeros((2, len(scores)), np.int64)
@@ -97,7 +97,7 @@ def targets(rule, scores, spread):
 
 
 def attacks(rule, scores, spread):
-    """The attacks found, with any aim and with each class as the aim."""
+    """Return the attacks found, with any target and with each class as the target."""
     found = []
     for where in (None, spread):
         certificates = runoff.certify(scores[:2], election=rule, spread=where)
@@ -110,7 +110,7 @@ def attacks(rule, scores, spread):
 
 
 def threats(rule, scores, _spread):
-    """Every threat: its rows, and how taken members vote."""
+    """Return every threat: its rows, and how taken members vote."""
     found, members = [], np.arange(0, scores.shape[1], 2)
     for ballots in runoff.rank(scores[:2]):
         outcome = rule.hold(ballots)
@@ -173,7 +173,7 @@ def test_elections_say_what_they_are():
 
 
 def test_rounds_and_stories_are_what_they_were():
-    """What the report shows of each round of an election."""
+    """Compare what the report shows of each round of an election."""
     ballots = runoff.rank(election_of(0)[0])[0]
     rules = {name: elections.get(name) for name in RULES}
     outcomes = {name: rule.hold(ballots) for name, rule in rules.items()}

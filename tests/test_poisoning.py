@@ -1,4 +1,4 @@
-"""Real poisoning of real training runs: up to its radius no prediction changes; beyond it, some do."""
+"""Real poisoning of real training runs: no prediction changes within its radius, and some change beyond it."""
 
 import itertools
 
@@ -31,7 +31,7 @@ CASES = [
 
 
 class Attacker:
-    """Knows everything: the key, the members, the input to be turned."""
+    """An attacker who knows everything: the key, the members, and the input to be flipped."""
 
     def __init__(self, victim, X, y, rng):
         self.victim, self.X, self.y, self.rng = victim, X, y, rng
@@ -41,7 +41,7 @@ class Attacker:
         return self.victim.partition_.buckets(kind, self.victim.partition_.digests(kind))
 
     def sample_for(self, bucket, near, extreme=False):
-        """A sample that hashes into the bucket: next to the input, or with values out of this world."""
+        """Return a sample that hashes into the bucket: close to the input, or with extreme values."""
         while True:
             noise = self.rng.normal(scale=1e6 if extreme else 1e-3, size=(400, near.size))
             found = near + noise
@@ -50,7 +50,7 @@ class Attacker:
                 return found[hits[0]]
 
     def edit(self, how, buckets, near, label):
-        """The training data with one edit in each of these buckets."""
+        """Return the training data with one edit in each of these buckets."""
         X, y, own = self.X, self.y.copy(), self.buckets(self.X)
         drop = []
         for bucket in buckets:
@@ -117,7 +117,7 @@ def test_beyond_it_some_do(name, estimator, settings):
 
 
 def all_swaps(ballots, twins):
-    """Every mixture of members and their twins, with the number of swaps."""
+    """Yield every mixture of members and their twins, with the number of swaps."""
     n_members, n_twins, _ = twins.shape
     choices = np.concatenate([ballots[:, None], twins], axis=1)
     for chosen in itertools.product(range(n_twins + 1), repeat=n_members):

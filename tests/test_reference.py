@@ -18,7 +18,7 @@ ELECTIONS = sorted(RULES)
 
 @st.composite
 def ensembles(draw, n_members=(2, 40), n_classes=(2, 9)):
-    """A few inputs of an ensemble that more or less agrees, so that classes with many, few and no votes occur."""
+    """Draw a few inputs whose members mostly agree, so that classes with many, few and no votes occur."""
     m, c = draw(st.integers(*n_members)), draw(st.integers(*n_classes))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     agreement = draw(st.sampled_from([0.0, 0.5, 1.0, 2.0, 4.0]))
@@ -69,7 +69,7 @@ def test_paper_bound_any_spread(election, data, scores):
 @pytest.mark.parametrize("election", ELECTIONS)
 @given(data=st.data(), scores=ensembles(n_members=(2, 16), n_classes=(2, 5)))
 def test_compiled_bounds_are_those_that_follow_from_the_threats(election, data, scores):
-    """The base class knows only who wins and what threatens: kernels must not certify more, attacks fit between."""
+    """The base class uses only `hold` and `threats`: kernels must not certify more, and attacks lie in between."""
     spread = data.draw(st.none() | spreads_for(scores.shape[1]))
     rule = elections.get(election)
     tight = runoff.certify(scores, election=election, spread=spread)
@@ -88,7 +88,7 @@ def test_compiled_bounds_are_those_that_follow_from_the_threats(election, data, 
 
 
 class FromThreats(Election):
-    """An election as a newcomer writes it: no kernels."""
+    """An election without kernels, as a new contributor writes it."""
 
     name = "from-threats"
 
@@ -149,7 +149,7 @@ def test_kernels_say_which_input_is_not_finite(election):
 
 @pytest.mark.parametrize("number", range(60))
 def test_fixed_paper_bounds_with_spreads_of_every_kind(number):
-    """The same cases always, with large buckets, so that few examples notice much."""
+    """Fixed cases with large buckets, so that a few examples detect many errors."""
     rng = np.random.default_rng(number)
     m, c = int(rng.integers(6, 24)), int(rng.integers(3, 7))
     scores = np.round(rng.normal(size=(6, m, c)) + rng.choice([0.3, 1, 2]) * rng.normal(size=(6, 1, c)), 1)
@@ -165,7 +165,7 @@ def test_fixed_paper_bounds_with_spreads_of_every_kind(number):
 
 
 def lopsided(number):
-    """Votes for two or three of many classes, and a few members that most buckets have in common."""
+    """Return votes for two or three of many classes, and a few members that most buckets share."""
     rng = np.random.default_rng([number, 9])
     m, c = int(rng.integers(8, 16)), int(rng.integers(4, 8))
     voted = rng.permutation(c)[: int(rng.integers(1, 4))]
@@ -219,7 +219,7 @@ def test_all_buckets_can_be_needed_or_not_be_enough(election, n_classes, n_bucke
 
 
 def test_a_class_that_must_pass_three_others():
-    """Taking over few members, more of the others' voters would have to be among them than there are."""
+    """If few members are taken over, they cannot include enough voters of the other classes."""
     ballots = [(0, 1, 2, 3, 4)] * 20 + [(u, 4, 0, *({1, 2, 3} - {u})) for u in (1, 2, 3) for _ in range(6)]
     scores = np.array([[[-ballot.index(c) for c in range(5)] for ballot in ballots]])
     certificates = runoff.certify(scores)

@@ -1,4 +1,4 @@
-"""What must not matter, does not."""
+"""Relations: changes of the input that must not change results."""
 
 import numba
 import numpy as np

@@ -1,4 +1,4 @@
-"""The report: its numbers are those of the library, the page asks for nothing, and bad input gets one sentence."""
+"""The report: its numbers equal the library's, the page makes no requests, and invalid input gets one sentence."""
 
 import base64
 import csv
@@ -49,7 +49,7 @@ def page_data(text):
 
 
 def lengthen(election):
-    """Do what the page's script does: write out the steps of an attack, here with counts instead of differences."""
+    """Expand the steps of an attack as the page's script does, here to counts instead of differences."""
     after, bars = [election["prediction"], election["runner_up"]], [dict(part) for part in election["rounds"]]
     for j, (bucket, members, firsts, finalists, changes) in enumerate(election["attack"]["steps"]):
         after = finalists or after
@@ -329,7 +329,7 @@ def test_seconds_that_were_not_written_down(tmp_path):
 
 
 def test_one_input_that_nothing_protects():
-    """No radius above 0: the page still has its sentences."""
+    """A page without any radius above 0 still has its sentences."""
     ballots = runoff.rank(np.array([[[1, 0], [0, 1]]], np.float32))
     source = Source(
         name="two",

@@ -1,4 +1,4 @@
-"""The report compares: with an undefended model, between runs on the same inputs, between classes; and says where."""
+"""Comparisons in the report: with an undefended model, between runs on the same inputs, and between classes."""
 
 import json
 import re
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two runs on the same test inputs, one on others, and the predictions of a model that is right on 3 of 4."""
+    """Make two runs on the same test inputs, one on others, and predictions of a model that is correct on 3 of 4."""
     folder = tmp_path_factory.mktemp("somewhere private")
     a_run(folder / "plain")
     a_run(folder / "spread", k=5, d=3)

@@ -1,4 +1,4 @@
-"""The paper's rows: what they stand for, and that runs are shared between them."""
+"""Rows of the paper: their settings, and the runs that they share."""
 
 import csv
 import dataclasses
@@ -74,7 +74,7 @@ def test_rows_share_runs_and_are_written_beside_the_papers(tiny, tmp_path, monke
     with monkeypatch.context() as slow:
         slow.setattr("runoff.runs.training.time", SimpleNamespace(perf_counter=count().__next__))
         assert run("reproduce", "--table", "T3", *options).exit_code == 0
-    assert (opened.path / "timings.json").read_text() == timings  # looking for what is there is no training
+    assert (opened.path / "timings.json").read_text() == timings  # looking for existing networks is not training
     result = run("reproduce", *options)
     assert result.exit_code == 0, result.output
     assert "difference" in result.stdout
@@ -237,7 +237,7 @@ def test_runs_of_another_machine_are_read_and_not_trained_anew(tiny, tmp_path, m
     monkeypatch.setattr("runoff.torch.devices.describe", lambda _: "a laptop")
     here = run("reproduce", "--table", "T3", *options, "--json")
     assert json.loads(here.stdout) == there
-    for more in (("--table", "T2"), ("--table", "T3", "--trials", 2)):  # more networks than there are
+    for more in (("--table", "T2"), ("--table", "T3", "--trials", 2)):  # more networks than exist
         result = run("reproduce", *more, *options)
         assert result.exit_code == 2
         assert "not a laptop, so all of its networks would have to be retrained" in result.stderr

@@ -1,4 +1,4 @@
-"""`runoff certify --require`: a gate that never passes by accident."""
+"""`runoff certify --require`: a gate must never pass by mistake."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_requirements_that_are_met_or_not():
     short = run(*WITH_LABELS, "--require", "0:10", "--require", f"2:{SHARE + 0.1}")
     assert short.exit_code == 3
     assert f"({SHARE:.2f} %) are certified and correct at 2 edits, required" in short.stderr
-    assert "edits" in short.stdout  # the result is printed all the same
+    assert "edits" in short.stdout  # the result is still printed
     for order in (("2:100", "2:0"), ("2:0", "2:100")):  # the larger counts
         assert run(*WITH_LABELS, "--require", order[0], "--require", order[1]).exit_code == 3
 

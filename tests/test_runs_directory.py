@@ -1,4 +1,4 @@
-"""Runs as directories: what belongs to a run, what is refused, and what a kill leaves."""
+"""Runs as directories: their files, rejected directories, and leftovers of killed commands."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Edits of runs: an update gives the run on the edited samples, also after a kill."""
+"""Edits of runs: an update equals a run on the edited samples, also after a kill."""
 
 import json
 

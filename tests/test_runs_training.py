@@ -102,7 +102,7 @@ def test_certificates_are_removed_when_their_ballots_change(two_seed_run, monkey
     assert "certificates/runoff-tight-2.csv" not in Run.open(two_seed_run).manifest["files"]
     assert (
         run("train", "digits", *SMALL, "--out", two_seed_run).exit_code == 0
-    )  # members of both seeds stay vouched for
+    )  # members of both seeds stay listed in the manifest
     assert sum(name.startswith("members/") for name in Run.open(two_seed_run).manifest["files"]) == 10
 
 

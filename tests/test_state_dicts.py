@@ -1,4 +1,4 @@
-"""Files of PyTorch's older format: tensors are read, nothing in them is called."""
+"""Files of PyTorch's older format: tensors are read without calling anything."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""What it takes to make a given class win, against an adversary that tries every takeover and every ballot."""
+"""Radii of targets, compared with an adversary that tries every takeover and every ballot."""
 
 from math import inf
 

@@ -208,7 +208,7 @@ def plain_optimizer(network, recipe):
 
 
 def plain_loop(job, recipe, n_classes=10):
-    """One network trained as anybody would: a module, an optimiser, a loop."""
+    """Train one network in the usual way: a module, an optimiser, a loop."""
     images = job.images()
     mean, std = jobs.statistics(images)
     drawn = random_draws.draw(recipe, len(images), images.shape[1:], job.source)
@@ -397,7 +397,7 @@ def test_checkpoints_of_scores_alone(tmp_path):
 
 
 class Fragile(nn.Module):
-    """Fails on batches of a certain size."""
+    """Raise an error on batches of a certain size."""
 
     size = 0
 
@@ -528,7 +528,7 @@ def test_network_in_network_learns_on_the_cpu():
     assert (scores.argmax(-1) == TEST_Y[:, None]).mean() > 0.5
 
 
-# -- what a failed call leaves, and what is taken for what -------------------------------------------------------------
+# -- state after a failed call, and mix-ups ----------------------------------------------------------------------------
 
 
 def test_a_fit_that_fails_leaves_the_classifier_as_it_was():

@@ -1,4 +1,4 @@
-"""What members with few images are trained with: TrivialAugment, affine maps and CutMix, against loops over pixels."""
+"""Augmentation for few images: TrivialAugment, affine maps and CutMix, compared with loops over pixels."""
 
 import dataclasses
 import json
@@ -136,12 +136,12 @@ def test_members_are_the_same_in_any_company_and_on_slots_of_a_gpu(faked):  # no
         assert same(network, together[key])
 
 
-# -- the kernels of a GPU know what they do ----------------------------------------------------------------------------
+# -- recipes that the kernels of a GPU support -------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Newer(Recipe):
-    """A recipe with an operation that nobody knows yet."""
+    """A recipe with an operation that does not exist yet."""
 
     twirl: float = 0.0
 
@@ -258,7 +258,7 @@ def test_averaged_members_are_the_same_in_any_company_and_on_slots_of_a_gpu(fake
 
 
 def test_nothing_is_left_of_a_network_that_failed(faked):  # noqa: ARG001, F811
-    """Its averages are NaN, and the next network in its place has its own."""
+    """Its averages are NaN, and the next network in its slot has averages of its own."""
     recipe = dataclasses.replace(PLAIN, average=0.5)
     assert recipe.batch_of(len(PARTS[0])) == recipe.batch_of(len(PARTS[1]))  # so that one follows the other
     plain = X[..., None] + np.float32(0.5)

@@ -1,6 +1,6 @@
 """The slots of a GPU, with graphs replaced by the plain step, give the bits of the CPU's: packing, loading, ending.
 
-What only a GPU can show is in benchmarks/isolation.py.
+Checks that need a GPU are in benchmarks/isolation.py.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ class Stream:
 
 
 class Graph:
-    """Replays what was last done while it was captured."""
+    """Replay the calls that were last captured."""
 
     def __init__(self):
         self.work = None
@@ -48,7 +48,7 @@ class Graph:
 
 
 class Generator:
-    """A GPU's own random numbers: not the host's."""
+    """Random numbers of a GPU, separate from those of the host."""
 
     def __init__(self):
         self.drawn = torch.Generator()
@@ -64,7 +64,7 @@ class Generator:
 
 
 class Eager(graphs.GraphSlot):
-    """Its graphs are plain calls."""
+    """A device whose graphs are plain calls."""
 
     def run(self, size):
         self.step(size)

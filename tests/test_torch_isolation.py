@@ -1,4 +1,4 @@
-"""A network is a function of its own samples, seeds and recipe: bit for bit the same in any company."""
+"""A network depends only on its samples, seeds and recipe: its bits are the same whatever is trained beside it."""
 
 import dataclasses
 import itertools
@@ -50,7 +50,7 @@ class Dropping(nn.Module):
 
 
 class Hidden(nn.Module):
-    """What a state_dict does not show: buffers left out of it or replaced, and a counter in Python."""
+    """State that is not in the state_dict: non-persistent or replaced buffers, and a counter in Python."""
 
     def __init__(self, shape, n_classes):
         super().__init__()
@@ -69,7 +69,7 @@ class Hidden(nn.Module):
 
 
 class Drawing(nn.Module):
-    """Layers that draw from numpy's and Python's random numbers, or from a generator of their own."""
+    """Layers that draw from the random numbers of NumPy or Python, or from their own generator."""
 
     def __init__(self, shape, n_classes):
         super().__init__()
@@ -216,7 +216,7 @@ def test_samples_of_others_have_no_say():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_the_type_of_the_array_has_no_say(dtype):
-    """Somebody's sample with a fraction makes floats of everybody's bytes."""
+    """One sample with a fraction converts all bytes to floats."""
     a, b = trained([3]), trained([3], samples=X[..., None].astype(dtype))
     assert same(a[3, 0], b[3, 0])
 
@@ -287,7 +287,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_result(tmp_path):
     folder, out = tmp_path / "kept", tmp_path / "scores.npy"
     command = [sys.executable, "-c", RUN, str(folder), str(out)]
     killed = 0
-    for wait in (1, 4, 9):  # files that are there when it is killed
+    for wait in (1, 4, 9):  # files that exist when it is killed
         process = subprocess.Popen(command, start_new_session=True)
         while process.poll() is None and len(list(folder.glob("*.safetensors"))) < wait:
             time.sleep(0.005)

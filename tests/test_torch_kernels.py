@@ -25,7 +25,7 @@ def error(given, expected):
 
 
 def back(given, expected):
-    """The same gradients go into both."""
+    """Send the same gradients back through both."""
     weights = torch.randn_like(expected)
     (given * weights.float()).sum().backward()
     (expected * weights).sum().backward()
@@ -61,7 +61,7 @@ def test_batch_norm_relu_and_pools(pool, shape):
 
 
 def test_ties_and_negative_windows_go_as_in_pytorch():
-    """All of a window equal, and windows where nothing is positive: no gradient twice, none lost."""
+    """Windows of equal values, and windows without positive values: no gradient is counted twice or lost."""
     x = torch.zeros(1, 32, 4, 4, device=DEVICE)
     x[:, :16, 1, 1] = x[:, :16, 1, 2] = 1.0
     ours, theirs = nn.BatchNorm2d(32).to(DEVICE), nn.BatchNorm2d(32).to(DEVICE)
@@ -162,7 +162,7 @@ def test_bits_that_an_environment_decides(monkeypatch):
 
 @pytest.mark.parametrize("block", [Block(3, 16, 4), Block(3, 16, 5).eval(), Block(9, 16, 3).eval()])
 def test_blocks_that_have_no_kernels_of_their_own(block, monkeypatch):
-    """Even sizes, and gradients through statistics at rest, as in fine-tuning."""
+    """Even sizes, and gradients in evaluation mode, as in fine-tuning."""
     torch.manual_seed(0)
     block = block.to(DEVICE)
     x = torch.randn(2, block.convolution.in_channels, 8, 8, device=DEVICE)

@@ -1,4 +1,4 @@
-"""plan with networks, and with heads on an encoder: they are really trained, as the classifier asks."""
+"""`plan` with networks and with heads on an encoder, which are really trained with the settings of the classifier."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SHORT = Recipe(epochs=3, batch_size=32, lr=0.05)
 
 
 def halves(images):
-    """Return the means of 2 x 2 pixels: features that learn from nobody."""
+    """Return the means of 2 x 2 pixels: features that learn nothing from the data."""
     n = len(images)
     return images.reshape(n, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(n, 16).astype(np.float32)
 

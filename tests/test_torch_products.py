@@ -28,7 +28,7 @@ def error(given, expected):
 
 
 def layer(n_in, n_out, seed):
-    """Weights and a norm of either sign, and the same in doubles."""
+    """Return weights and a norm with both signs, and the same in double precision."""
     draws = torch.Generator().manual_seed(seed)
     weight = torch.randn(n_out, n_in, generator=draws) / n_in**0.5
     norm, double = nn.BatchNorm2d(n_out), nn.BatchNorm1d(n_out).double()
@@ -49,7 +49,7 @@ def layer(n_in, n_out, seed):
     [(300, (104, 192, 160, 96)), (70, (40, 96, 64, 48)), (64, (32, 32, 32, 32)), (129, (56, 40, 72, 192))],
 )
 def test_three_layers(n_rows, widths):
-    """Two products and what comes behind them, for the first of which x may be of either sign."""
+    """Two products and the following layers; x may have both signs for the first product only."""
     x = (2 * torch.randn(n_rows, widths[0], generator=torch.Generator().manual_seed(0)) + 1).to(DEVICE, DTYPE)
     layers = [layer(n_in, n_out, i) for i, (n_in, n_out) in enumerate(itertools.pairwise(widths))]
     given, expected = x, x.double()
@@ -133,7 +133,7 @@ def test_gradients_are_nothing_where_a_relu_gave_nothing():
 
 
 def test_a_column_that_never_changes():
-    """No variance: the result is beta, and nothing goes back but to it."""
+    """Without variance, the result is beta, and only beta gets a gradient."""
     weight, norm, *_ = layer(32, 32, 0)
     x = torch.ones(64, 32, device=DEVICE, dtype=DTYPE)
     out = matmul_norm_relu.norm_act(x, weight, norm)
@@ -144,7 +144,7 @@ def test_a_column_that_never_changes():
 
 
 def test_a_column_of_large_numbers_that_never_changes():
-    """What rounding leaves of no variance may be below nothing."""
+    """Rounding can make a variance of zero negative."""
     weight, norm, *_ = layer(32, 32, 0)
     out = matmul_norm_relu.norm_act(torch.full((640, 32), 1000.3, device=DEVICE).to(DTYPE), weight, norm)
     assert torch.isfinite(out).all()
@@ -209,7 +209,7 @@ def test_which_blocks_are_products(chosen):
     ],
 )
 def test_blocks_that_somebody_looks_at(hook):
-    """What a hook does between two blocks would not be masked."""
+    """The effect of a hook between two blocks would not be masked."""
     blocks, x = list(NetworkInNetwork(3, 7).blocks), torch.zeros(2, 3, 8, 8)
     handle = hook(blocks[1])
     assert choose_kernels(blocks, x) == [None] * 9
@@ -248,7 +248,7 @@ def test_other_convolutions_in_a_block(convolution):
 
 @pytest.mark.usefixtures("chosen")
 def test_blocks_whose_gradients_would_not_be_masked():
-    """The last of all, one before a pool or a wide convolution, and widths that there are no tiles for."""
+    """The last block, blocks before a pool or a wide convolution, and widths without tiles."""
     x = torch.zeros(9, 3, 10, 10)
     assert choose_kernels([Block(3, 64, 5)], x) == [None]
     assert choose_kernels([Block(3, 64, 5, pool="max"), Block(64, 64, 1), Block(64, 64, 3)], x) == [None, None, None]
@@ -296,7 +296,7 @@ def test_the_whole_network(training, n_channels, frozen, chosen):
         ("3.6.0", 9, 166912, "they need 227 KiB of shared memory"),
         ("3.6.0", 8, 232448, "they are for GPUs of compute capability 9, such as the H100, and this one has 8"),
         ("3.6.0+git1234", 9, 232448, None),
-        # compilers whose code has not been looked at
+        # compilers whose machine code has not been checked
         ("3.6.1", 9, 232448, "tested with Triton 3.6.0 only, and 3.6.1 is installed"),
         ("3.7.0", 9, 232448, "tested with Triton 3.6.0 only, and 3.7.0 is installed"),
     ],

@@ -21,7 +21,7 @@ from tests.test_torch_isolation import PLAIN, TEST_X, TRAIN_X, TRAIN_Y, jobs, sa
 
 
 def stored(path, shape=(1, 8, 8), network=networks.small, seed=5):
-    """The features of a network, as a file."""
+    """Write the features of a network to a file."""
     torch.manual_seed(seed)
     state = {n: v for n, v in network(shape, 10).state_dict().items() if not n.startswith("head")}
     save_file({n: v for n, v in state.items() if v.is_floating_point()}, path)

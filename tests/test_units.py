@@ -86,7 +86,7 @@ INSERTED = ["mallory", 7.0, 2**60, -1, "7.5", "nan", "", "１", np.uint64(2**64 
 @pytest.mark.parametrize("inserted", INSERTED, ids=repr)
 @pytest.mark.parametrize("dtype", [np.int64, np.float64, np.float32, np.uint8, np.uint64, str])
 def test_no_inserted_source_moves_another(inserted, dtype):
-    """One name makes strings of everybody's numbers, or rounds them: then it is refused, or nothing moves."""
+    """One name can convert all numbers to strings, or round them: it is rejected, or no source moves."""
     honest = np.array([1, 2, 70, 0, 255], np.uint8).astype(dtype)
     alone = hashing.sources(honest, 5, KEY)
     for together in (np.append(honest, inserted), [*honest, inserted], [*honest.tolist(), inserted]):
@@ -112,7 +112,7 @@ others = st.sampled_from([True, None, 1j, b"a", np.datetime64(5, "D"), pd.NA])
 
 
 def scalar_of(value, dtype):
-    """Return a value as a scalar of a type of NumPy, or as it is where that fails."""
+    """Return a value as a scalar of a NumPy type, or unchanged if that fails."""
     try:
         return np.asarray(value).astype(dtype)[()]
     except (TypeError, ValueError, OverflowError):
@@ -158,7 +158,7 @@ def column_of(names, dtype):
 @example(names=[1, 2], dtype=np.int64, inserted=[(1j, "np.append"), ("mallory", "np.append")])
 @example(names=["a\0"], dtype=None, inserted=[("mallory", "np.append")])
 def test_inserted_names_move_no_other_however_they_are_inserted(names, dtype, inserted):
-    """Each insertion may convert all names, and the next one again: then names are refused, or nothing moves."""
+    """Each insertion may convert all names again: names are rejected, or no source moves."""
     n, together = len(names), column_of(names, dtype)
     try:
         alone = hashing.sources(together, n, KEY)
@@ -168,7 +168,7 @@ def test_inserted_names_move_no_other_however_they_are_inserted(names, dtype, in
     for new, how in inserted:
         try:
             together = INSERTIONS[how](together, new)
-        except Exception:  # refused by NumPy or pandas
+        except Exception:  # rejected by NumPy or pandas
             return
         try:
             found = hashing.sources(together, len(together), KEY)
@@ -179,7 +179,7 @@ def test_inserted_names_move_no_other_however_they_are_inserted(names, dtype, in
 
 
 def assert_verified(names, digests):
-    """The verifier, which has code of its own, knows these names by the same digests."""
+    """Check that the verifier, which has its own code, computes the same digests for these names."""
     theirs = _content.source_digests(names, len(names), KEY)
     assert [digest.astype("<u8").tobytes() for digest in digests] == theirs
 
@@ -297,7 +297,7 @@ def test_a_new_source_is_one_edit_and_a_moved_sample_two():
 
 
 def test_without_groups_nothing_changes():
-    """Fingerprint and training sets as they were before sources existed."""
+    """Fingerprint and training sets must be the same as before sources were added."""
     plain = fitted(groups=None)
     assert plain.partition_.fingerprint.startswith("4aa98b7506a83a72")
     assert hashlib.sha256("".join(plain._training_sets).encode()).hexdigest().startswith("44ae1dccf00b1962")

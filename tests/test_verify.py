@@ -1,4 +1,4 @@
-"""`runoff verify`: what is right passes, and whatever somebody changes is caught, with fixed digests, too."""
+"""`runoff verify` accepts correct runs and detects every change, even if the digests were recomputed."""
 
 import csv
 import hashlib
@@ -65,7 +65,7 @@ def failure(path, folder, **options):
     return report.exit_code, str(report.failures[0])
 
 
-# --- what is right ----------------------------------------------------------------------------------------------------
+# --- correct runs -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["alone", "spread"])
@@ -195,7 +195,7 @@ def test_names_outside_of_the_directory_are_refused(copy):
         del manifest["files"][name]
 
 
-# --- with digests that fit --------------------------------------------------------------------------------------------
+# --- changes with recomputed digests ----------------------------------------------------------------------------------
 
 
 def edit_rows(file, change):
@@ -285,7 +285,7 @@ def test_two_swapped_members_are_named(copy, folder):
     code, told = failure(path, folder)
     assert code == 4
     assert told.startswith("ballots-1.npy, member 1: does not rank input")
-    # With their ballots and certificates, too: only training them again tells.
+    # Their ballots and certificates are swapped, too: only retraining detects this.
     ballots = np.load(path / "ballots-1.npy")
     ballots[:, [1, 3]] = ballots[:, [3, 1]]
     np.save(path / "ballots-1.npy", ballots)

@@ -1,4 +1,4 @@
-"""Saved classifiers, verified with their data; the hash of content written a second time; and who may import what."""
+"""Saved classifiers, verified with their data; the verifier's own content hash; and its imports."""
 
 import ast
 import datetime
@@ -237,7 +237,7 @@ def test_networks_are_verified_with_their_data(tmp_path):
     assert {f.where for f in report.failures} >= {"member 0", "member 1"}
 
 
-# --- who may import what ----------------------------------------------------------------------------------------------
+# --- imports of the verifier ------------------------------------------------------------------------------------------
 
 PACKAGE = Path(runoff.__file__).parent
 ALLOWED = {"runoff.check", "runoff._io.files", "runoff._io.text", "runoff.errors"}  # files and words, no mathematics
@@ -263,7 +263,7 @@ def source_of(name):
 
 
 def test_the_verifier_shares_no_code_with_what_it_verifies():
-    """All imports, also those of what is imported, and wherever in the file they stand."""
+    """Check all imports, direct and indirect, anywhere in a file."""
     todo, seen = [*(PACKAGE / "verify").glob("*.py"), PACKAGE / "check.py"], set()
     while todo:
         file = todo.pop()

@@ -63,7 +63,7 @@ def screen(request):
 
 @pytest.fixture
 def opened(chromium, screen, request):
-    """Opens a report; at the end nothing may have gone wrong in it, and nothing may have been asked of the network."""
+    """Open a report; afterwards, check that no error occurred and no network request was made."""
     troubles: list[str] = []
     context = chromium.new_context(**SCREENS[screen], accept_downloads=True, color_scheme="light")
     page = context.new_page()

@@ -1,4 +1,4 @@
-"""The report in a browser, on a desktop's and on a phone's screen: what a visitor does."""
+"""The report in a browser, on a desktop and a phone screen, used as a reader would."""
 
 import csv
 import re

@@ -32,7 +32,7 @@ def cluster():
 
 @pytest.fixture
 def ray_of(cluster):
-    """Return a function that makes an executor on the cluster."""
+    """Return a function that creates an executor on the cluster."""
     from runoff.executors import Ray
 
     return lambda **settings: Ray(address=cluster.address, **settings)

@@ -1,4 +1,4 @@
-"""The Ray executor by itself: everything arrives once, whatever is lost."""
+"""The Ray executor: every result arrives exactly once, whatever is lost."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Members and runs on a Ray cluster: the same bytes as here, whatever is interrupted."""
+"""Members and runs on a Ray cluster: the same bytes as without a cluster, whatever is interrupted."""
 
 import json
 import os

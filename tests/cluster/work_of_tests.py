@@ -61,7 +61,7 @@ class Counted(Work):
 
 
 class Slow(LogisticRegression):
-    """A logistic regression that takes its time."""
+    """A slow logistic regression."""
 
     def fit(self, X, y):
         time.sleep(0.05)
@@ -74,7 +74,7 @@ def kind_by_environment(place):
 
 
 class Unseeded(LogisticRegression):
-    """Learns something else every time."""
+    """Learn something different every time."""
 
     def fit(self, X, y):
         super().fit(X, y)

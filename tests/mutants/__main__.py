@@ -5,8 +5,8 @@
 Each mutant has one change in one function. It is run uncompiled, in a fork of an interpreter that has everything
 imported, against the tests that run the changed function. `--changed` takes only lines that differ from a commit,
 `--sample` a number of mutants of a part, the same ones each time, and `--again` only what the last run did not notice.
-A survivor is either a gap in the tests or a change that cannot matter: tests/equivalent_mutants.toml says of those why.
-Exits with code 1 where less than 95 % of a part's mutants are noticed, or with --changed any is not.
+A survivor is either a gap in the tests or a change that cannot matter: tests/equivalent_mutants.toml gives the reason.
+Exits with code 1 if less than 95 % of a part's mutants are noticed, or with --changed if any is not.
 """
 
 import os

@@ -88,7 +88,7 @@ def _forked(call: Callable[[], Any]) -> tuple[int, int]:
 
 
 def said(fork: tuple[int, int]) -> str:
-    """What a fork writes until it ends."""
+    """Return what a fork writes until it exits."""
     pid, pipe = fork
     with os.fdopen(pipe) as file:
         text = file.read()

@@ -1,4 +1,4 @@
-"""One change at a time to a module's syntax tree: what a slip of the hand, or of the mind, would have written.
+"""Changes to a module's syntax tree, one at a time, of the kind that a programmer could make by mistake.
 
     comparison   < becomes <= and >=, == becomes !=, in becomes not in
     arithmetic   + becomes -, * becomes +, // becomes *, += becomes -=, a sign is dropped
@@ -7,7 +7,7 @@
     name         min becomes max, any becomes all, floor becomes ceil
     flow         break becomes continue, a loop runs no turn, a return returns nothing
     statement    a call, an assignment to an element or attribute, an addition, a raise is left out
-    arguments    two neighbours change places
+    arguments    two adjacent arguments are swapped
 
 Left alone: annotations, docstrings, decorators, the words of messages (what is inside a raise or an f-string), and
 whatever runs only for type checkers.
@@ -73,7 +73,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """What stays the same when lines move."""
+        """Return an identity that does not change when lines move."""
         return self.file, self.where, self.change, self.number
 
     def __str__(self) -> str:
@@ -194,7 +194,7 @@ def _children(node: ast.AST) -> Iterator[tuple[ast.AST, str, int | None, ast.AST
             ):
                 continue
             if isinstance(child, ast.keyword) and child.arg in ("strict", "stacklevel"):
-                continue  # checks of ours that never fail, and where a warning points
+                continue  # internal checks that never fail, and stack levels of warnings
             if shapes and field == "args" and isinstance(child, ast.UnaryOp):
                 continue  # any negative size is the one that follows from the others
             if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):

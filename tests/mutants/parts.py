@@ -1,4 +1,4 @@
-"""The parts of the package whose mistakes would be wrong certificates, and the tests that stand guard over each."""
+"""The parts of the package whose errors would cause wrong certificates, and the tests for each part."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ class Part:
     tests: tuple[str, ...]
 
     def present(self) -> list[str]:
-        """The files that exist: a part may be of code that is not here yet."""
+        """Return the files that exist: a part may name files that do not exist yet."""
         return [str(p.relative_to(PACKAGE)) for file in self.files for p in sorted(PACKAGE.glob(file))]
 
 

@@ -32,7 +32,7 @@ def last(part: str, every: list[Mutant]) -> dict[Mutant, str]:
 
 
 def equivalents(path: Path = EQUIVALENT) -> dict[tuple[str, str, str, int], str]:
-    """Why each known survivor is no gap in the tests, by mutant."""
+    """Return the reason why each known survivor cannot matter, by mutant."""
     if not path.exists():
         return {}
     known: dict[tuple[str, str, str, int], str] = {}
@@ -44,7 +44,7 @@ def equivalents(path: Path = EQUIVALENT) -> dict[tuple[str, str, str, int], str]
 
 
 def split(results: Results) -> tuple[list[Mutant], dict[Mutant, str]]:
-    """The survivors that nobody has explained, and those that somebody has."""
+    """Split survivors into those without and those with a recorded reason."""
     known = equivalents()
     alive = [m for m, verdict in results.verdicts.items() if verdict in (SURVIVED, UNCOVERED, EXPLAINED)]
     explained = {m: known[m.key] for m in alive if m.key in known}

@@ -39,7 +39,7 @@ EXPLAINED = "explained"  # known not to matter, and not tried
 
 @dataclass
 class Results:
-    """What became of each mutant."""
+    """The verdict on each mutant."""
 
     verdicts: dict[Mutant, str] = field(default_factory=dict)
     by: dict[Mutant, str] = field(default_factory=dict)  # the test that noticed it

@@ -5,7 +5,7 @@
     elections   radii against a brute force that shares no code with the package; attacks carried out
     targets     the same for radii and attacks with a target
     readers     files of every kind, damaged on purpose
-    kills       processes ended in the midst of writing, then the same command again
+    kills       processes killed while they write, then the same command again
     refits      members refitted for real after hostile edits
     processes   two commands at once on the same files
 

@@ -1,4 +1,4 @@
-"""Good files of every kind, small: what the readers' cases are damaged copies of."""
+"""Small valid files of every kind, of which the readers' cases are damaged copies."""
 
 import gzip
 import hashlib
@@ -70,7 +70,7 @@ def a_network_model(folder: Path) -> tuple[Path, Any]:
 
 
 def a_proof(folder: Path) -> Path | None:
-    """An exported proof, where this version can export one."""
+    """An exported proof."""
     from click.testing import CliRunner
 
     from runoff import cli
@@ -83,7 +83,7 @@ def a_proof(folder: Path) -> Path | None:
 
 
 def npz() -> bytes:
-    """A dataset of one's own."""
+    """A user's dataset."""
     out = io.BytesIO()
     rng = np.random.default_rng(0)
     np.savez(
@@ -176,12 +176,12 @@ def ballot_files() -> list[bytes]:
 
 
 def fingerprint(path: Path, name: str | None = None) -> str:
-    """What a dataset's arrays are."""
+    """Return a digest of a dataset's arrays."""
     return datasets.load(name, path).fingerprint if name else datasets.load(path).fingerprint
 
 
 def rehashed(files: Files, manifest: str = "manifest.json") -> Files:
-    """The same files with a manifest that has their digests: what somebody would write who alters them on purpose."""
+    """Return the same files with a manifest that has their digests, as an attacker would write it."""
     told = json.loads(files[manifest])
     told["files"] = {n: hashlib.sha256(files[n]).hexdigest() if n in files else d for n, d in told["files"].items()}
     return {**files, manifest: json.dumps(told).encode()}

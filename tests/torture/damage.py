@@ -15,12 +15,12 @@ DEEP = 3000  # levels of nesting that a parser may not survive
 
 
 def pick(rng: Random, choices: Any) -> Any:
-    """One of these, as it is."""
+    """Return one of these, unchanged."""
     return choices[int(rng.integers(len(choices)))]
 
 
 def odd_values(rng: Random) -> Any:
-    """A value that few readers expect where it stands."""
+    """Return values that few readers expect."""
     values: list[Callable[[], Any]] = [
         lambda: None,
         lambda: True,
@@ -57,7 +57,7 @@ def odd_values(rng: Random) -> Any:
 
 
 def places(document: Any) -> list[tuple[Any, Any]]:
-    """Every container of a document with each of its keys."""
+    """Return every container of a document with each of its keys."""
     found = []
     keys = document if isinstance(document, dict) else range(len(document)) if isinstance(document, list) else ()
     for key in keys:
@@ -67,7 +67,7 @@ def places(document: Any) -> list[tuple[Any, Any]]:
 
 
 def in_json(rng: Random, data: bytes) -> bytes:
-    """One or two changes of fields: other values, types, keys, order, sizes; at times the text itself."""
+    """Change one or two fields: other values, types, keys, order, sizes; sometimes the text itself."""
     document = json.loads(data)
     for _ in range(int(rng.integers(1, 3))):
         spots = places(document)
@@ -133,7 +133,7 @@ DTYPES = [
 
 
 def in_npy(rng: Random, data: bytes) -> bytes:
-    """Another header over the same bytes, or bytes that do not go with the header."""
+    """Write another header over the same bytes, or bytes that do not match the header."""
     length = struct.unpack("<H", data[8:10])[0]
     header, body = data[10 : 10 + length], data[10 + length :]
     told = ast.literal_eval(header.decode("latin-1"))
@@ -225,7 +225,7 @@ def in_npz(rng: Random, data: bytes, inner: Callable[[Random, bytes], bytes] = i
 
 
 def in_zip_headers(rng: Random, data: bytes) -> bytes:
-    """Claims of a zip file's directory that are not so: sizes, places, methods, flags, checksums, counts."""
+    """Write false entries into a zip file's directory: sizes, places, methods, flags, checksums, counts."""
     mark, width = pick(rng, [(b"PK\x01\x02", 46), (b"PK\x03\x04", 30), (b"PK\x05\x06", 22)])
     starts = [at for at in range(len(data) - width) if data[at : at + 4] == mark] or [len(data) - 22]
     at = int(pick(rng, starts)) + 4 + 2 * int(rng.integers((width - 4) // 2))

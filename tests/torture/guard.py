@@ -1,4 +1,4 @@
-"""A case under guard: what it raised, and whether it took too long or too much memory."""
+"""Run a case with limits: record what it raised, and whether it took too long or too much memory."""
 
 import resource
 import signal
@@ -15,12 +15,12 @@ MEGABYTES = 500
 
 
 class Hang(BaseException):
-    """A reader that does not come to an end. Not an Exception, so that nobody handles it on the way."""
+    """Raised when a reader hangs. Not an Exception, so that no code handles it on the way."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case."""
+    """The outcome of a case."""
 
     result: Any = None
     error: BaseException | None = None
@@ -32,7 +32,7 @@ def _hang(*_: Any) -> None:
 
 
 def guarded(call: Callable[[], Any], again: bool = False) -> Outcome:
-    """Call it and see. What takes too long is called once more: kernels are compiled when they are first used."""
+    """Call a case. If it takes too long it is called once more, because kernels are compiled on first use."""
     signal.signal(signal.SIGALRM, _hang)
     _forget_peak()  # what earlier cases took does not hide what this one takes
     before = _peak()
@@ -62,13 +62,13 @@ def _peak() -> float:
 
 
 def _forget_peak() -> None:
-    """Let the next case start from what is used now."""
+    """Reset the peak to the memory that is in use now."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def sentence(error: BaseException, allowed: tuple[type[BaseException], ...], about: tuple[str, ...]) -> str | None:
-    """What is wrong with an error: its type, more than one line, or not a word on what it is about."""
+    """Return what is wrong with an error: its type, more than one line, or no mention of its subject."""
     text = str(error)
     if not isinstance(error, allowed):
         return f"{type(error).__name__}: {text}"

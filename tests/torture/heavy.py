@@ -1,4 +1,4 @@
-"""Files that hang a reader, fill the memory or never end: each case in a process of its own, with limits."""
+"""Files that make a reader hang or fill the memory: each case runs in its own process, with limits."""
 
 import gzip
 import io
@@ -65,7 +65,7 @@ def _apart(name: str, scale: float) -> Tally:
 
 
 def _forked(reader: Any) -> str | None:
-    """What is wrong with how a reader ends, found out in a fork."""
+    """Return what is wrong with the outcome of a reader, which runs in a fork."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -196,7 +196,7 @@ def _fingerprinted(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _zeros(size: int) -> bytes:
-    """So many zeros, deflated."""
+    """Return this many zeros, deflated."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     block = bytes(2**24)
     parts = [packer.compress(block) for _ in range(size // len(block))]

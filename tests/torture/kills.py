@@ -1,4 +1,4 @@
-"""Kills in the midst of writing: afterwards the same command must complete, and come to the same files.
+"""Kills during writing: afterwards the same command must complete and produce the same files.
 
 The process ends at a chosen call of the file system: a file opened for writing, synced, renamed or removed, or a folder
 made. A file that is killed while it is synced loses its second half first, as on a machine that loses power.
@@ -173,7 +173,7 @@ def _kill(tally: Tally, name: str, folder: Path, prepare: Any, make: Any, kills:
 
 
 def _readable(out: Path, before: dict[str, str], after: dict[str, str]) -> str | None:
-    """What is wrong with a directory that can be read after a kill, if it can."""
+    """Return what is wrong with a directory after a kill, if it can be read."""
     if not (out / "manifest.json").exists():
         return None
     if (out / "members").is_dir() and any((out / "members").glob("*.skops")):

@@ -1,4 +1,4 @@
-"""Work shared out among forked processes, which count for themselves."""
+"""Work distributed over forked processes, each with its own tally."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from tests.torture.tally import Tally
 
 
 def share_out(task: Callable[..., Tally], arguments: Sequence[tuple[Any, ...]], jobs: int) -> Tally:
-    """Call `task` with each of these arguments and add up what was counted."""
+    """Call `task` with each of these arguments and add up the tallies."""
     if jobs <= 1 or len(arguments) < 2:
         return Tally().merge(_called(task, given) for given in arguments)
     context = multiprocessing.get_context("fork")

@@ -65,7 +65,7 @@ def _fresh(folder: Path, prepare: Callable[[], Any]) -> Path:
 
 
 def _orders(folder: Path, prepare: Callable[[], Any], one: Any, other: Any) -> list[dict[str, str]]:
-    """What is there when they run one after the other, in either order, or only one of them."""
+    """Return the files after the commands ran one after the other, in either order, or only one of them."""
     found = []
     for calls in ((one, other), (other, one), (one,), (other,)):
         place = _fresh(folder, prepare)

@@ -1,7 +1,7 @@
 """Every reader against files that are damaged on purpose.
 
-A case fails unless it ends in a correct read or in the one sentence that the reader promises, within 2 s and 500 MB;
-and where digests stand guard, a read must give what was saved.
+A case fails unless it ends with a correct read or with the documented error, within 2 s and 500 MB. If digests
+protect the files, a read must return what was saved.
 """
 
 import gzip
@@ -37,7 +37,7 @@ CHUNK = 500
 
 
 class Npz(Reader):
-    """A .npz dataset of one's own."""
+    """A user's .npz dataset."""
 
     allowed = (datasets.DatasetError,)
     about = ("own.npz",)

@@ -149,7 +149,7 @@ def _plain(given: Any) -> bool:
 
 
 class RunManifest(Reader):
-    """A run whose manifest.json says something else."""
+    """A run with a changed manifest.json."""
 
     def make(self) -> None:
         path = bases.a_run(self.folder)
@@ -170,7 +170,7 @@ class RunManifest(Reader):
 
 
 class RunFiles(RunManifest):
-    """A run with another file in place of one that its manifest has the digest of."""
+    """A run in which a file with a digest in the manifest is replaced."""
 
     def damaged(self, rng: Random) -> tuple[Files, bool]:
         listed = [f"run/{name}" for name in json.loads(self.files["run/manifest.json"])["files"]]
@@ -185,7 +185,7 @@ class RunFiles(RunManifest):
         if rng.random() < 0.1:
             changed = self.files[pick(rng, listed)]
         changed = changed if changed != data else data + b"\0"
-        if rng.random() < 0.3:  # by somebody who knows the format: anything may be read, in one sentence or whole
+        if rng.random() < 0.3:  # by an attacker who knows the format: a complete read or one sentence
             short = {n.removeprefix("run/"): d for n, d in self.files.items()}
             forged = bases.rehashed({**short, name.removeprefix("run/"): changed})
             return {name: changed, "run/manifest.json": forged["manifest.json"]}, False

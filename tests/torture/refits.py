@@ -124,7 +124,7 @@ def dataset(rng: np.random.Generator) -> tuple[Any, Any, Any]:
     return X, y, rng.integers(0, 9, (12, 4)).astype(np.float64)
 
 
-Edited = tuple[str, Any, Any, int]  # what, X, y, and how many edits that takes
+Edited = tuple[str, Any, Any, int]  # name, X, y, and the number of edits
 
 
 def edits(X: Any, y: Any, rng: np.random.Generator) -> Iterator[Edited]:

@@ -1,4 +1,4 @@
-"""What was tried and what failed: one line for each kind of case, and the first few failures in words."""
+"""Counts of cases and failures: one line per kind of case, and descriptions of the first few failures."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Tally:
     lines: dict[str, Line] = field(default_factory=dict)
 
     def add(self, what: str, tried: int = 1) -> None:
-        """Count cases of one kind that went well."""
+        """Count successful cases of one kind."""
         self.lines.setdefault(what, Line()).tried += tried
 
     def fail(self, what: str, example: str, tried: int = 0) -> None:
@@ -41,7 +41,7 @@ class Tally:
         return good
 
     def merge(self, others: Iterable["Tally"]) -> "Tally":
-        """Add what other processes counted."""
+        """Add the tally of another process."""
         for other in others:
             for what, line in other.lines.items():
                 own = self.lines.setdefault(what, Line())

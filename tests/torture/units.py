@@ -29,7 +29,7 @@ HOSTILE: tuple[tuple[Any, Any], ...] = (
     (float("inf"), False), (2.0**60, False), (("a",), False), (10**400, False), (np.datetime64(7, "D"), False),
 )  # fmt: skip
 
-Edited = tuple[str, Any, Any, Any, set[Any], int]  # what, X, y, groups, sources touched, and how many edits that takes
+Edited = tuple[str, Any, Any, Any, set[Any], int]  # name, X, y, groups, edited sources, and the number of edits
 
 
 def dataset(rng: np.random.Generator) -> tuple[Any, Any, list[Any], Any]:
@@ -41,7 +41,7 @@ def dataset(rng: np.random.Generator) -> tuple[Any, Any, list[Any], Any]:
 
 
 def edits(X: Any, y: Any, groups: list[Any], rng: np.random.Generator) -> Iterator[Edited]:
-    """Everything that one or two sources can do; and what is no edit: orders and containers."""
+    """Yield everything that one or two sources can do, and changes that are no edits: orders and containers."""
     worst = np.array([[1e300, -1e300, 0, 5e-324], [np.finfo(float).max] * 4, [0.5] * 4, [-1e6] * 4])
     for name, known in HOSTILE:
         rows = rng.integers(0, 4, int(rng.choice([1, 30])))

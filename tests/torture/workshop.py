@@ -67,7 +67,7 @@ def ended(pid: int) -> int | None:
 
 
 def command(*arguments: Any, told: Path | None = None) -> Callable[[], int]:
-    """A command of ours as a call that gives its exit code, and leaves what it says in `told`."""
+    """A `runoff` command as a call that returns its exit code and stores its output in `told`."""
 
     def call() -> int:
         from click.testing import CliRunner
@@ -85,7 +85,7 @@ def command(*arguments: Any, told: Path | None = None) -> Callable[[], int]:
 
 
 class Workshop:
-    """A folder with a dataset, edits, a trained run and what undisturbed commands make of it."""
+    """A folder with a dataset, edits, a trained run, and the results of uninterrupted commands."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -152,6 +152,6 @@ def _content(path: Path) -> bytes:
 
 
 def leftovers(folder: Path) -> list[str]:
-    """Temporary files and folders, wherever they are; locks are not."""
+    """Return temporary files and folders anywhere below the folder, except locks."""
     names = [str(p.relative_to(folder)) for p in folder.rglob(".*") if p.name != ".lock"]
     return sorted(names)
