@@ -175,6 +175,11 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.partition_.balance(self.member_sizes_, self._source_sizes, self._n_single_class)
 
+    def n_idle(self) -> int:
+        """Return the number of members that learn nothing: without samples, or with samples of one class."""
+        check_is_fitted(self)
+        return int(np.count_nonzero(self.member_sizes_ == 0)) + self._n_single_class
+
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label that the members elect for each input."""
         check_is_fitted(self)

@@ -16,7 +16,7 @@ from runoff.elections.base import Election
 from runoff.ensemble import Ensemble
 from runoff.errors import InputError
 from runoff.fitting import labels
-from runoff.planning import estimates
+from runoff.planning import baseline, estimates
 from runoff.planning.plans import Choice, Plan
 from runoff.samples import Rows
 
@@ -55,6 +55,7 @@ def plan(
     random_state: int = 0,
     groups: Any = None,
     balanced: bool = False,
+    undefended: bool | None = None,
 ) -> Plan:
     """Estimate certified accuracy by number of partitions, election and number of edits, without a test set.
 
@@ -75,7 +76,8 @@ def plan(
         they are kept there in a folder for each number
     budgets : the numbers of edits that you want to withstand
     n_partitions : the numbers of partitions to compare
-    elections : the elections to compare, by the same members' votes
+    elections : the elections to compare, by the same members' votes; of two classes all elections agree, so that
+        one of them stands for all
     members : train only this many members for each number of partitions, and extrapolate from their votes: faster, with
         larger standard errors. Default: all
     n_jobs, random_state : as for `RunoffClassifier`
@@ -83,6 +85,9 @@ def plan(
         is certified by the members that have seen nothing of its source
     balanced : estimate the mean over the classes, where a rare class counts as much as a frequent one. Of mails that
         are 85 % ham, a filter that calls all of them ham gets 85 % right, and 50 % balanced
+
+    undefended : also train one model on four fifths of the samples and score it on the others: what an undefended
+        model reaches without an attack. Default: unless `members` asks for a faster plan
 
     Returns
     -------
@@ -115,8 +120,12 @@ def plan(
     array, values = labels.checked(y.detach().cpu() if hasattr(y, "detach") else y)
     classes = np.unique(array) if base.classes is None else labels.sorted_classes(base.classes)
     codes = labels.codes(values, classes)
+    alike = len(classes) == 2 and len(compared) > 1
+    if alike:
+        compared = [next((rule for rule in compared if rule.name == rules.DEFAULT), compared[0])]
     choices: list[Choice] = []
     left_out: dict[int, str] = {}
+    fitted: Any = None
     for k in tried:
         if (n := len(array)) < 2 * k:
             left_out[k] = f"{n:,} samples leave a member less than 2 on average; use at most {n // 2} partitions"
@@ -124,12 +133,16 @@ def plan(
         changed: dict[str, Any] = {"n_partitions": k, "classes": classes}
         if settings.get("checkpoints") is not None:  # not among the networks of the classifier itself
             changed["checkpoints"] = Path(settings["checkpoints"]) / f"plan-k{k}"
-        classifier = _few(base, settings | changed)
-        choices += _choices(classifier, X, y, codes, groups, compared, edits, members, balanced)
+        fitted = _few(base, settings | changed)
+        choices += _choices(fitted, X, y, codes, groups, compared, edits, members, balanced)
     if not choices:
         reasons = "; ".join(f"n_partitions={k}: {why}" for k, why in left_out.items())
         raise InputError(f"n_partitions must hold a number that can be planned for, got none: {reasons}")
-    return Plan(tuple(choices), left_out)
+    accuracy = np.nan, np.nan
+    if undefended or (undefended is None and members is None):
+        accuracy = baseline.undefended(fitted, type(base), settings, balanced, INPUTS)
+    constant = baseline.constant(fitted._labels, balanced)
+    return Plan(tuple(choices), left_out, accuracy, constant, two_classes=alike)
 
 
 def _tried(n_partitions: Any) -> list[int]:
@@ -198,6 +211,8 @@ def _choices(
                 largest_radius=(n_members - 1) // (2 * int(classifier.spread)),
                 estimate=estimate,
                 balance=classifier.balance(),
+                n_members=n_members,
+                n_idle=classifier.n_idle(),
                 unit=classifier.partition_.unit,
             )
         )

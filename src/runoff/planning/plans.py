@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runoff import elections
+from runoff._io.text import count
 from runoff._io.units import Unit, unit_of
 from runoff.errors import InputError, MissingExtraError
+from runoff.fitting.checking import IDLE
 from runoff.planning.estimates import Estimate
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class Choice:
     estimate : the `Estimate` of certified accuracy by number of edits, with standard errors
     balance : a sentence on how evenly the samples are divided among members, and among sources
     unit : what one edit is, as in `Certificates`
+    n_members, n_idle : the number of members, and of those that learn nothing: without samples, or with one class
 
     """
 
@@ -39,6 +42,13 @@ class Choice:
     estimate: Estimate
     balance: str = ""
     unit: str = "samples"
+    n_members: int = 0
+    n_idle: int = 0
+
+    @property
+    def learns(self) -> bool:
+        """Whether at least half of the members have samples of two classes or more."""
+        return self.n_idle <= IDLE * self.n_members
 
     def certified(self, budget: int) -> tuple[float, float]:
         """Return the estimated certified accuracy for a number of edits, and its standard error."""
@@ -60,11 +70,17 @@ class Plan(Sequence[Choice]):
     ----------
     choices : a `Choice` for each number of partitions and election
     left_out : why other numbers of partitions were not tried
+    undefended : the accuracy of one undefended model without an attack, and its standard error; NaN if unknown
+    constant : the accuracy of always predicting the most frequent class, which no edit of samples changes by much
+    two_classes : whether there are two classes, of which all elections elect the same one
 
     """
 
     choices: tuple[Choice, ...]
     left_out: dict[int, str]
+    undefended: tuple[float, float] = (np.nan, np.nan)
+    constant: float = np.nan
+    two_classes: bool = False
 
     @property
     def _unit(self) -> Unit:
@@ -82,17 +98,25 @@ class Plan(Sequence[Choice]):
     def best(self, budget: int) -> Choice:
         """Return the choice with the largest estimate for a number of edits.
 
-        Of equal ones, that with fewer partitions, and the default election.
+        Of equal ones, that with fewer partitions, and the default election. Choices of which most members learn nothing
+        are not among them: their votes are fixed rules, and large radii mean little.
         """
 
         def merit(choice: Choice) -> tuple[float, int, bool]:
             return choice.certified(budget)[0], -choice.n_partitions, choice.election == elections.DEFAULT
 
-        best = max(self.choices, key=merit)
-        if not best.certified(budget)[0]:
+        learning = [choice for choice in self.choices if choice.learns]
+        if not learning:
             raise InputError(
-                f"no choice certifies any training sample for {self._unit.count(budget)}: try more partitions (at "
-                f"least {2 * budget + 1}), which need more samples or members that learn from fewer"
+                "no choice can be recommended, since most members learn nothing (no samples, or one class): use fewer "
+                f"partitions than {min(choice.n_partitions for choice in self.choices):,}"
+            )
+        best = max(learning, key=merit)
+        if not best.certified(budget)[0]:
+            which = " whose members learn" if len(learning) < len(self.choices) else ""
+            raise InputError(
+                f"no choice{which} certifies any training sample for {self._unit.count(budget)}: try more partitions "
+                f"(at least {2 * budget + 1}), which need more samples or members that learn from fewer"
             )
         return best
 
@@ -114,6 +138,7 @@ class Plan(Sequence[Choice]):
                 "standard_error": error,
                 "samples_per_member": choice.samples_per_member,
                 "member_accuracy": choice.estimate.members,
+                "idle_members": choice.n_idle,
             }
             for choice in self.choices
             for budget, certified, error in zip(
@@ -127,7 +152,7 @@ class Plan(Sequence[Choice]):
     def __str__(self) -> str:
         first = self.choices[0].estimate
         edits = first.budgets.tolist()
-        best = {e: max(choice.certified(e)[0] for choice in self.choices) for e in edits}
+        best = {e: max((c.certified(e)[0] for c in self.choices if c.learns), default=0) for e in edits}
         mean = ", mean of the classes," if first.balanced else ""
         lines = [
             f"Estimated certified accuracy in %{mean} by number of {self._unit.noun}s, on {first.n_samples:,} training "
@@ -143,7 +168,7 @@ class Plan(Sequence[Choice]):
                 f"{choice.n_partitions:>12}  {choice.samples_per_member:>7.0f}  {100 * choice.estimate.members:>6.1f}"
             )
             cells = [
-                f"{100 * value:>7.1f}{'*' if value == best[e] > 0 else ' '}"
+                f"{100 * value:>7.1f}{'*' if choice.learns and value == best[e] > 0 else ' '}"
                 for e, value in zip(edits, choice.estimate.certified.tolist(), strict=True)
             ]
             lines.append(f"{head if new else '':<29}  {choice.election:9}{''.join(cells)}".rstrip())
@@ -151,6 +176,10 @@ class Plan(Sequence[Choice]):
         lines.append("")
         lines.append("samples: per member. member: a member's accuracy in %. *: the best for that number of edits.")
         lines.append(f"Standard errors are at most {100 * largest:.1f} points.")
+        if self.two_classes:
+            lines.append("Of two classes all elections elect the same one, so one of them stands for all.")
+        lines += self._baselines()
+        lines += self._idle()
         lines += [self._advice(e) for e in edits if e]
         if self._unit.name == "sources":
             by_number = {choice.n_partitions: choice.balance for choice in self.choices}
@@ -158,15 +187,45 @@ class Plan(Sequence[Choice]):
         lines += [f"n_partitions={k} is left out: {why}" for k, why in self.left_out.items()]
         return "\n".join(lines)
 
+    def _baselines(self) -> list[str]:
+        """Return what the table is to be compared with."""
+        accuracy, error = self.undefended
+        lines = []
+        if not np.isnan(accuracy):
+            lines.append(
+                f"One undefended model: {100 * accuracy:.1f} % ± {100 * error:.1f} without attack (trained on four "
+                "fifths of the samples, scored on the rest)."
+            )
+        if not np.isnan(self.constant):
+            what = (
+                "Always predicting one class" if self.choices[0].estimate.balanced else "The most frequent class alone"
+            )
+            lines.append(f"{what}: {100 * self.constant:.1f} %.")
+        return lines
+
+    def _idle(self) -> list[str]:
+        """Return a line for each number of partitions with members that learn nothing."""
+        by_number = {choice.n_partitions: choice for choice in self.choices if choice.n_idle}
+        return [
+            f"n_partitions={k}: {c.n_idle:,} of {count(c.n_members, 'member')} learn nothing (no samples, or one class)"
+            + ("" if c.learns else "; not recommended")
+            for k, c in by_number.items()
+        ]
+
     def _advice(self, edits: int) -> str:
         try:
             best = self.best(edits)
-        except InputError:
+        except InputError as error:
+            if not any(choice.learns for choice in self.choices):
+                return f"{self._unit.count(edits)}: {error}"
             return (
                 f"{self._unit.count(edits)}: nothing is certified; try more partitions, more samples or better members"
             )
         certified, error = best.certified(edits)
-        return (
+        advice = (
             f"{self._unit.count(edits)}: n_partitions={best.n_partitions}, election={best.election!r} "
             f"({100 * certified:.1f} % ± {100 * error:.1f})"
         )
+        if certified - error <= self.constant:
+            return f"{advice}, not clearly more than always predicting one class"
+        return advice

@@ -1,0 +1,56 @@
+"""What certified accuracy is compared with: one undefended model, and a constant prediction."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FOLDS = 5  # one of them is held out
+
+
+def undefended(fitted: Any, kind: type, settings: dict[str, Any], balanced: bool, most: int) -> tuple[float, float]:
+    """Return the accuracy of one model trained on four fifths of the samples, on the others, and its standard error.
+
+    Samples are held out by bucket, so that copies of a sample, and all samples of a source, are on one side. NaN if
+    that leaves a side without samples, or if the model cannot be trained.
+
+    Parameters
+    ----------
+    fitted : the fitted ensemble whose samples and buckets are taken
+    kind, settings : what the model is: an ensemble of this class and with these settings, but with a single member
+    balanced : the mean over the classes, each of which counts the same
+    most : score at most this many samples
+
+    """
+    buckets = fitted._buckets
+    fold = np.unique(buckets, return_inverse=True)[1].reshape(-1) % FOLDS
+    train, test = np.flatnonzero(fold > 0), np.flatnonzero(fold == 0)
+    if not len(train) or not len(test):
+        return np.nan, np.nan
+    test = np.sort(np.random.default_rng(0).permutation(test)[:most])
+    single = {"n_partitions": 1, "spread": 1, "n_seeds": 1, "classes": fitted.classes_}
+    single |= {"checkpoints": None} if "checkpoints" in settings else {}
+    samples, y = fitted._samples, fitted._labels
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of members that cannot be trained, and of steps in front
+        model = kind(**settings | single).fit(samples.select(train).data, y[train])
+        predicted = model.predict(samples.select(test).data)
+    if not any(member.fitted for member in model.members_):
+        return np.nan, np.nan
+    return _mean(predicted == y[test], y[test], balanced)
+
+
+def constant(labels: NDArray[Any], balanced: bool) -> float:
+    """Return the accuracy of always predicting the most frequent class."""
+    _, counts = np.unique(labels, return_counts=True)
+    return 1 / len(counts) if balanced else float(counts.max() / counts.sum())
+
+
+def _mean(right: NDArray[np.bool_], labels: NDArray[Any], balanced: bool) -> tuple[float, float]:
+    """Return the share that is right, by class if balanced, and its standard error."""
+    groups = [right[labels == label] for label in np.unique(labels)] if balanced else [right]
+    variance = sum(group.mean() * (1 - group.mean()) / len(group) for group in groups)
+    return float(np.mean([group.mean() for group in groups])), float(np.sqrt(variance)) / len(groups)
