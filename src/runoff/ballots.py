@@ -28,6 +28,9 @@ READ_AS: dict[str, type] = {
     "float64": np.float64,
 }
 
+FEWEST = 20  # inputs from which it can be told that a member votes the same for all of them
+STEP = 64  # inputs that are looked at together: nearly always the first are enough
+
 Ballots = NDArray[np.unsignedinteger[Any]]
 
 
@@ -79,6 +82,23 @@ def points(block: NDArray[Any]) -> Ballots:
     order = np.argsort(block[..., ::-1], axis=-1, kind="stable")
     np.put_along_axis(result, order, np.arange(n_classes, dtype=result.dtype), axis=-1)
     return np.ascontiguousarray(result[..., ::-1])
+
+
+def constant_members(scores: Any) -> int | None:
+    """Return the number of members that rank the classes in the same way for every input; None for too few inputs.
+
+    Members without training samples, or with samples of one class, do: what they vote says nothing about an input.
+    """
+    if len(scores) < FEWEST:
+        return None
+    first = points(np.asarray(scores[:1]))
+    which = np.arange(first.shape[1])
+    for start in range(0, len(scores), STEP):
+        ballots = points(np.ascontiguousarray(np.asarray(scores[start : start + STEP])[:, which]))
+        which = which[(ballots == first[:, which]).all(axis=(0, 2))]
+        if not len(which):
+            break
+    return len(which)
 
 
 def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:

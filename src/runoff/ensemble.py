@@ -100,9 +100,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._train_members(range(self.partition_.n_members), stacklevel=5)
         n_edits = len(y) if self._source_sizes is None else self._source_sizes[0]
         empty = int(np.count_nonzero(self.member_sizes_ == 0))
-        checking.warn_of_idle_members(
-            empty, self._n_single_class, self.partition_.n_members, n_edits, unit, stacklevel=3
-        )
+        single, n_members = self._n_single_class, self.partition_.n_members
+        if idle := checking.idle_members(empty, single, n_members, n_edits, unit):
+            warnings.warn(idle, stacklevel=3)
 
     def _find_encoder(self) -> Encoder | None:
         """Return the encoder that members see samples through, or None."""
@@ -137,6 +137,10 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @abstractmethod
     def _scored(self, inputs: Samples) -> NDArray[np.floating[Any]]:
         """Return the members' scores, (n_inputs, n_members, n_classes)."""
+
+    def training_samples(self) -> Hashed:
+        """Return the training samples with their labels, digests, sources and buckets."""
+        return Hashed(self._samples, self._labels, self._digests, self._sources, self._buckets)
 
     def training_votes(self, rows: Rows) -> tuple[Ballots, NDArray[np.int64]]:
         """Return the members' ballots on some training samples, and the buckets of these samples."""
@@ -266,7 +270,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         removed = None if remove is None else self._hashed("remove", remove)
         added = None if add is None else self._hashed("add", add)
         data = edited(
-            Hashed(self._samples, self._labels, self._digests, self._sources, self._buckets),
+            self.training_samples(),
             removed,
             added,
             self.partition_.unit,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff import hashing, spreads
+from runoff._io.text import count
 from runoff.errors import InputError
 from runoff.samples import Rows, Samples
 
@@ -86,9 +87,9 @@ class Partition:
             "" if sources is None else f"; {sources[0]:,} sources, the largest with {sources[1]:.1%} of the samples"
         )
         return (
-            f"{self.n_members} members, each bucket in {self.d}: {sizes.min()} to {sizes.max()} samples per member, "
-            f"{sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any"
-            f"{f', {single} with one class only' if single else ''}{by_source}"
+            f"{count(self.n_members, 'member')}, each bucket in {self.d}: {sizes.min()} to {sizes.max()} samples per "
+            f"member, {sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any"
+            f"{f', {single:,} with one class only' if single else ''}{by_source}"
         )
 
     @staticmethod

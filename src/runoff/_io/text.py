@@ -25,6 +25,18 @@ def size(n_bytes: float) -> str:
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:,.0f} {unit}"
 
 
+def constant_votes(n: int | None, n_members: int) -> str:
+    """Return a sentence on members that vote the same for every input, or nothing if there are none."""
+    if not n:
+        return ""
+    of = f"{n:,} of {count(n_members, 'member')}"
+    sentence = f"{of} {'ranks' if n == 1 else 'rank'} the classes in the same way for every input, as members without "
+    sentence += "samples or with samples of one class do"
+    if 2 * n <= n_members:
+        return f"{sentence}."
+    return f"{sentence}: large radii mean little here, so use fewer partitions, or more samples."
+
+
 def count(n: int, noun: str) -> str:
     """Return a number with its noun, as in 1 edit or 2 edits."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

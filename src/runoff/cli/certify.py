@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 import runoff
 from runoff import elections
 from runoff._io.progress import with_progress
+from runoff._io.text import constant_votes
 from runoff._io.units import UNITS
+from runoff.ballots import constant_members
 from runoff.certificates import BOUNDS
 from runoff.cli import requirements, summaries
 from runoff.cli.errors import writing
@@ -46,7 +48,7 @@ log = logging.getLogger("runoff")
     "--undefended",
     type=click.Path(path_type=Path),
     help="Compare with the predictions of one model trained on all samples, from .npy (n,), or .csv or .parquet with "
-    "the columns input, prediction.",
+    "the columns input, prediction; or with a classifier that `runoff train TABLE --k 1` saved.",
 )
 @click.option(
     "--spread",
@@ -168,10 +170,13 @@ def certify(
         with closing(blocks):  # so that the bar ends before any error is printed
             plain = runoff.certify(blocks, election=election, spread=read.spread, bound=bound, unit=unit)
         certificates = read.named(plain)
-        budgets = _some_budgets(certificates) if budgets is None else budgets
+        if budgets is None:
+            named = [requirement.edits for requirement in (*required, *required_certified)]
+            budgets = sorted({*_some_budgets(certificates), *named})
         target = None if to is None else read.target(plain, to, source)
         together = _together(certificates, y, budgets, array, time_limit) if collective else None
-        summary = summaries.summarize(certificates, budgets, y, read.classes, baseline, together, target)
+        constant = constant_members(array)
+        summary = summaries.summarize(certificates, budgets, y, read.classes, baseline, together, target, constant)
         verdicts = requirements.verdicts([*required, *required_certified], certificates, y)
         if read.run is not None:
             name = f"{CERTIFICATES}/{election}-{bound}-{read.run.seeds()[-1] if seeds is None else seeds}.{kind}"
@@ -186,6 +191,8 @@ def certify(
             proofs.write(export, plain, array, **read.about(seeds))
     summary |= {"seconds": round(time.perf_counter() - started, 3)} | requirements.summary(verdicts)
     if as_json:
+        if 2 * (constant or 0) > certificates.n_members:
+            log.warning("%s", constant_votes(constant, certificates.n_members))
         click.echo(json.dumps(summary, indent=2))
     else:
         summaries.show(summary, target)

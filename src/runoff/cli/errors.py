@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +80,9 @@ class Failures(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command and report its errors."""
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.showwarning = _show_warning
+                return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
@@ -88,6 +92,12 @@ class Failures(click.Group):
             if ctx.meta.get("runoff.debug"):
                 click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
             raise failure(error) from None
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Print a warning as one sentence, without the line of code that it came from."""
+    shown = str(message) if issubclass(category, UserWarning) else f"{category.__name__}: {message}"
+    logging.getLogger("runoff").warning("%s", shown)
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +27,11 @@ log = logging.getLogger("runoff")
 @click.command()
 @click.argument("runs", nargs=-1, metavar="RUN...", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write the report to this file, as in report.html.")
+@click.option(
+    "--inputs", type=click.Path(path_type=Path), help="Report on saved classifiers for this .csv or .parquet table."
+)
+@click.option("--label-column", metavar="NAME", help="Read the true classes from this column of --inputs.")
+@click.option("--group-column", metavar="NAME", help="Leave out this column of --inputs, which names sources.")
 @click.option("--figures", type=click.Path(path_type=Path), help="Write figures as SVG, PDF and PNG to this folder.")
 @click.option(
     "--csv", "table", type=click.Path(path_type=Path), help="Draw figures from this reproduction.csv instead."
@@ -51,13 +57,17 @@ log = logging.getLogger("runoff")
 @click.option(
     "--undefended", multiple=True, type=click.Path(path_type=Path),
     help="Compare with one model trained on all samples: a .npy file of its predictions for the test inputs, as class "
-    "indices, names or scores. Give it once for all runs, or once per run.",
+    "indices, names or scores, or for a saved classifier one that `runoff train TABLE --k 1` saved. Give it once for "
+    "all runs, or once per run.",
 )  # fmt: skip
 @data_dir_option
 @click.option("--no-pictures", is_flag=True, help="Leave out the pictures of the inputs.")
 def report(
     runs: tuple[Path, ...],
     out: Path | None,
+    inputs: Path | None,
+    label_column: str | None,
+    group_column: str | None,
     figures: Path | None,
     table: Path | None,
     budgets: list[int] | None,
@@ -72,6 +82,8 @@ def report(
     no_pictures: bool,
 ) -> None:
     """Report on RUNs: one HTML page that opens offline in any browser, figures for a paper, or both.
+
+    A RUN can also be the directory of a classifier, as `runoff train TABLE` saves it, with --inputs TABLE.
 
     Every file of a run is checked first. The page has curves, tables, and the elections of a sample of inputs with
     the cheapest attack on each, step by step.
@@ -99,10 +111,19 @@ def report(
             f"{count(len(runs), 'run')}"
         )
     baselines = undefended * (len(runs) if len(undefended) == 1 else 1) or (None,) * len(runs)
+    from runoff.cli.tables import is_model
+
+    given = {"--inputs": inputs, "--label-column": label_column, "--group-column": group_column}
+    if not any(map(is_model, runs)) and (option := next((name for name in given if given[name] is not None), None)):
+        raise InputError(f"{option} is for saved classifiers, and none is given: leave it out")
     sources = [
         source
         for run, baseline in zip(runs, baselines, strict=True)
-        for source in _sources(run, seeds, data_dir, not no_pictures, baseline)
+        for source in (
+            [_from_model(run, inputs, label_column, group_column, baseline)]
+            if is_model(run)
+            else _sources(run, seeds, data_dir, not no_pictures, baseline)
+        )
     ]
     from runoff import report as reports
 
@@ -117,6 +138,8 @@ def report(
         progress=log.info,
     )
     for source in data["sources"]:
+        if (constant := source["members"]["constant"]).endswith("more samples."):
+            log.warning("%s: %s", source["name"], constant)
         if source["middle"] in data["budgets"]:
             hints = data["methods"][source["headline"]]["hints"]
             if hint := hints[data["budgets"].index(source["middle"])]:
@@ -146,6 +169,34 @@ def _sources(
     for note in sources[0].notes:
         log.warning("%s", note)
     return sources
+
+
+def _from_model(
+    path: Path, inputs: Path | None, label_column: str | None, group_column: str | None, undefended: Path | None
+) -> Source:
+    """Return the source of a saved classifier, for the inputs in a table."""
+    from runoff.cli.tables import is_model, open_model, undefended_predictions
+    from runoff.report import Source
+
+    if inputs is None or label_column is None:
+        raise InputError(
+            f"{path} is a saved classifier: pass test inputs with their labels, as --inputs NEW.csv --label-column NAME"
+        )
+    opened = open_model(path, inputs, label_column, group_column)
+    baseline: Any = undefended
+    if undefended is not None and is_model(undefended):
+        baseline = undefended_predictions(undefended, opened.X)
+    columns = f"--inputs {shlex.quote(inputs.name)} --label-column {shlex.quote(label_column)}"
+    columns += "" if group_column is None else f" --group-column {shlex.quote(group_column)}"
+    return Source.from_classifier(
+        opened.classifier,
+        opened.X,
+        opened.labels,  # type: ignore[arg-type]
+        name=path.resolve().name,
+        dataset=inputs.stem,
+        undefended=baseline,
+        checked=(f"runoff certify {shlex.quote(path.resolve().name)} {columns}",),
+    )
 
 
 def _from_table(table: Path, runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from runoff.datasets import Dataset
     from runoff.runs import Run, Settings
     from runoff.runs.training import Training
+    from runoff.runs.work import Work
+
+
+log = logging.getLogger("runoff")
 
 
 def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[str] | None = None) -> Dataset:
@@ -64,6 +69,16 @@ def show_training(run: Run, training: Training, as_json: bool) -> None:
     click.echo(f"Next: runoff certify {shlex.quote(str(run.path))}")
 
 
+def warn_of_idle_members(work: Work) -> None:
+    """Warn if most members of a run learn nothing."""
+    from runoff.fitting.checking import idle_members
+
+    n = len(work.labels) if work.sources is None else work.sources[0]
+    empty = sum(len(rows) == 0 for rows in work.rows)
+    if idle := idle_members(empty, work.n_single(), len(work.rows), n, work.partition.unit):
+        log.warning("%s", idle)
+
+
 def show_plan(
     settings: Settings,
     run: Run | None,
@@ -93,6 +108,7 @@ def show_plan(
             n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, weights=True,
             executor=options.executor,
         )  # fmt: skip
+    warn_of_idle_members(work)
     planned = None if options.executor.here else work.plan()
     facts: dict[str, Any] = {
         "networks": len(work.pipeline.jobs),
@@ -102,7 +118,7 @@ def show_plan(
         "device": str(work.pipeline.settings.trainer().device)
         if options.executor.here
         else work.pipeline.trained_with["device"],
-        "members": partition.balance(np.array([len(rows) for rows in work.rows]), work.sources),
+        "members": partition.balance(np.array([len(rows) for rows in work.rows]), work.sources, work.n_single()),
     }
     if planned is not None:
         facts |= {"tasks": len(planned.tasks), "workers": planned.workers, "memory": planned.memory}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.files import open_array
-from runoff.cli.tables import is_model, scores_of
+from runoff.cli.tables import Opened, is_model, open_model, scores_of, undefended_predictions
 from runoff.cli.targets import Target
 from runoff.errors import InputError
 from runoff.saving import long_form, tables
@@ -31,6 +31,7 @@ class Scored:
     ----------
     path : the file or directory that the scores were read from
     run, writable : the locked run that contains the scores, if any, and whether it can be written to
+    opened : the saved classifier that they are from, if any, with its inputs
     table : the names of inputs and classes, and further facts from a table or a saved classifier
 
     """
@@ -42,6 +43,7 @@ class Scored:
     run: Run | None = None
     writable: bool = False
     table: long_form.LongScores | None = None
+    opened: Opened | None = None
 
     @classmethod
     def read(
@@ -56,7 +58,8 @@ class Scored:
         held: ExitStack,
     ) -> Scored:
         """Read scores from a file, a table, a saved classifier or a run, which stays locked until `held` closes."""
-        table = _table(path, inputs, label_column, group_column)
+        opened = _opened(path, inputs, label_column, group_column)
+        table = long_form.read_scores(path) if tables.is_table(path) else None if opened is None else scores_of(opened)
         if table is None and (path / "manifest.json").exists():
             if labels is not None or spread is not None:
                 raise InputError(f"{path} is a run, which includes labels and spread: leave out --labels and --spread")
@@ -69,6 +72,9 @@ class Scored:
         array = checked_scores(open_array(path) if table is None else table.scores, str(path))
         y = None if table is None else table.labels
         if labels is not None:
+            if y is not None:
+                where = "--label-column" if opened is not None else f"the column label of {path}"
+                raise InputError(f"the labels are in {where} already: leave out --labels, or the column")
             y = _per_input(labels, "label", len(array), table)
             if y.shape != array.shape[:1]:
                 raise InputError(f"{labels} must have one label for each of {len(array)} inputs, got shape {y.shape}")
@@ -79,7 +85,7 @@ class Scored:
             if table is not None:
                 table.check_numbered(path)
             members = np.asarray(open_array(spread))
-        return cls(path, array, y, members, table=table)
+        return cls(path, array, y, members, table=table, opened=opened)
 
     @property
     def election(self) -> str | None:
@@ -112,7 +118,15 @@ class Scored:
         y = self.labels
         if y is None:
             raise InputError("--undefended is compared with the true classes, so it needs --labels FILE")
-        predictions = _per_input(path, "prediction", len(self.scores), self.table)
+        if is_model(path):
+            if self.opened is None:
+                raise InputError(
+                    f"--undefended {path} is a saved classifier, but the inputs of these scores are not known: "
+                    "pass its predictions as .npy, .csv or .parquet"
+                )
+            predictions = undefended_predictions(path, self.opened.X)
+        else:
+            predictions = _per_input(path, "prediction", len(self.scores), self.table)
         if predictions.shape != y.shape or (predictions.dtype.kind in "US") != (y.dtype.kind in "US"):
             raise InputError(
                 f"{path} must have one predicted class for each of {len(y)} inputs, as the labels do, got shape "
@@ -146,17 +160,15 @@ class Scored:
         }
 
 
-def _table(
-    path: Path, inputs: Path | None, label_column: str | None, group_column: str | None
-) -> long_form.LongScores | None:
-    """Return scores with names: from a table in long form, or of a saved classifier."""
+def _opened(path: Path, inputs: Path | None, label_column: str | None, group_column: str | None) -> Opened | None:
+    """Return a saved classifier with its inputs, if that is what `path` is."""
     if is_model(path):
-        return scores_of(path, inputs, label_column, group_column)
+        return open_model(path, inputs, label_column, group_column)
     if inputs is not None or label_column is not None or group_column is not None:
         raise InputError(
             f"--inputs and --label-column are for a saved classifier, and {path} is not one: leave them out"
         )
-    return long_form.read_scores(path) if tables.is_table(path) else None
+    return None
 
 
 def _open(path: Path, held: ExitStack) -> tuple[Run, bool]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from runoff._io.text import constant_votes, count
 from runoff._io.units import unit_of
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def summarize(
     undefended: NDArray[Any] | None,
     together: list[float] | None,
     target: Target | None,
+    constant: int | None = None,
 ) -> dict[str, Any]:
     """Return the share of certified inputs by number of edits and, if labels are known, the certified accuracy."""
     accuracy = None if y is None else certificates.certified_accuracy(y, [0, *budgets])
@@ -46,6 +49,7 @@ def summarize(
         "target": None if target is None else target.summary(budgets),
         "median_radius": float(np.median(certificates.radius)),
         "largest_radius": int(certificates.radius.max()),
+        "constant_members": constant,
     }
     return summary if y is None else summary | _by_class(certificates, y, budgets, classes)
 
@@ -67,10 +71,8 @@ def _by_class(
 
 def show(summary: dict[str, Any], target: Target | None) -> None:
     """Print the summary as a table for people."""
-    title = (
-        "{inputs:,} inputs, {members:,} members, {classes:,} classes, {buckets:,} buckets: {election}, {bound} bound"
-    )
-    table = Table(title=title.format(**summary), title_justify="left")
+    inputs, members, buckets = (count(summary[f"{noun}s"], noun) for noun in ("input", "member", "bucket"))
+    table = Table()
     unit = unit_of(summary["unit"])
     table.add_column(f"{unit.noun}s", justify="right")
     table.add_column("certified", justify="right")
@@ -95,7 +97,11 @@ def show(summary: dict[str, Any], target: Target | None) -> None:
         cells += [f"{100 * rates[i]:.2f} %"] if target is not None else []
         table.add_row(str(budget), *cells)
     console = Console()
+    method = f"{summary['election']}, {summary['bound']} bound"
+    click.echo(f"{inputs}, {members}, {summary['classes']:,} classes, {buckets}: {method}")
     console.print(table)
+    if constant := constant_votes(summary["constant_members"], summary["members"]):
+        click.echo(constant)
     if together is not None:
         console.print("Collective accuracy: proven to stay correct under any one attack on all inputs at once.")
     clean = summary["clean_accuracy"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -19,6 +20,12 @@ from runoff.executors import Executor
 from runoff.saving import tables
 from runoff.saving.long_form import LongScores
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from runoff import RunoffClassifier
+
+MOST_SCORED = 10_000  # samples on which the undefended model is scored
 FOR_NETWORKS = (
     "network", "recipe", "weights", "hash_", "no_weights", "device", "in_flight", "retrain", "dry_run", "storage",
 )  # fmt: skip
@@ -69,13 +76,30 @@ def train_table(
             "samples": len(X),
             "seconds": round(seconds, 1),
         }
-        click.echo(json.dumps(facts | {"balance": classifier.balance()}))
+        accuracy, _ = _undefended(classifier)
+        facts |= {"balance": classifier.balance(), "idle_members": classifier.n_idle()}
+        click.echo(json.dumps(facts | {"undefended_accuracy": None if np.isnan(accuracy) else accuracy}))
         return
     click.echo(f"{count(len(X), 'sample')} of {path.name}: {classifier.balance()}; trained in {duration(seconds)}")
     shown = shlex.quote(str(out))
     columns = f"--label-column {shlex.quote(label_column)}"
     columns += "" if group_column is None else f" --group-column {shlex.quote(group_column)}"
+    accuracy, error = _undefended(classifier)
+    if not np.isnan(accuracy):
+        click.echo(
+            f"One undefended model: {100 * accuracy:.1f} % ± {100 * error:.1f} without attack (trained on four fifths "
+            "of the samples, scored on the rest)"
+        )
     click.echo(f"Next: runoff certify {shown} --inputs NEW.csv {columns}")
+    click.echo(f"Verify with: runoff verify {shown} --data {shlex.quote(str(path))} {columns}")
+
+
+def _undefended(classifier: RunoffClassifier) -> tuple[float, float]:
+    """Return the accuracy of one undefended model and its standard error, NaN if there is none."""
+    from runoff.planning import baseline
+
+    settings = classifier.get_params(deep=False) | {"executor": None}
+    return baseline.undefended(classifier, type(classifier), settings, False, MOST_SCORED)
 
 
 def is_model(path: Path) -> bool:
@@ -89,10 +113,17 @@ def is_model(path: Path) -> bool:
         return False
 
 
-def scores_of(
-    model: Path, inputs: Path | None, label_column: str | None, group_column: str | None = None
-) -> LongScores:
-    """Return the scores of a saved ensemble for the inputs in a table."""
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A saved ensemble, with the inputs of a table and their labels, if known, in the type of its classes."""
+
+    classifier: RunoffClassifier
+    X: Any
+    labels: NDArray[Any] | None
+
+
+def open_model(model: Path, inputs: Path | None, label_column: str | None, group_column: str | None = None) -> Opened:
+    """Read a saved ensemble, and the inputs in a table."""
     from runoff import RunoffClassifier
 
     if inputs is None:
@@ -101,15 +132,40 @@ def scores_of(
         raise InputError(f"--inputs must be a .csv or .parquet table, got {inputs}")
     X, labels, _ = tables.samples(inputs, label_column, group_column)
     classifier = RunoffClassifier.load(model)
-    scores = classifier.scores(X)
+    return Opened(classifier, X, None if labels is None else _as_classes(labels, classifier.classes_))
+
+
+def _as_classes(labels: list[str], classes: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of a table, which are texts, in the type of the classes, where they are classes."""
+    by_text = {str(label): label for label in classes.tolist()}
+    return np.array([by_text[label] for label in labels]) if {*labels} <= {*by_text} else np.array(labels)
+
+
+def scores_of(opened: Opened) -> LongScores:
+    """Return the scores of a saved ensemble for the inputs."""
+    classifier = opened.classifier
+    scores = classifier.scores(opened.X)
     if not scores.classes_fixed:
         raise InputError(LABELS_NOT_FIXED)
     return LongScores(
         np.asarray(scores.values),
-        np.arange(len(X)),
+        np.arange(len(opened.X)),
         classifier.classes_,
-        None if labels is None else np.array(labels),
+        opened.labels,
         spread=classifier.partition_.spread,
         unit=classifier.partition_.unit,
         election=classifier.election,
     )
+
+
+def undefended_predictions(model: Path, X: Any) -> NDArray[Any]:
+    """Return what a saved classifier with a single member predicts: one model trained on all samples."""
+    from runoff import RunoffClassifier
+
+    alone = RunoffClassifier.load(model)
+    if alone.partition_.n_members != 1:
+        raise InputError(
+            f"{model} must be a single model to be the undefended one, got {alone.partition_.n_members:,} members: "
+            "train it on the same table with --k 1"
+        )
+    return np.asarray(alone.predict(X))

@@ -9,7 +9,7 @@ import click
 
 from runoff import elections
 from runoff.cli.options import TrainingOptions, training_options
-from runoff.cli.runs import load_dataset, show_plan, show_training
+from runoff.cli.runs import load_dataset, show_plan, show_training, warn_of_idle_members
 from runoff.errors import InputError, RunError
 from runoff.recipes import NETWORKS, RECIPES
 from runoff.saving.tables import is_table
@@ -193,6 +193,7 @@ def train(
         needed = work.work_of(
             run, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, executor=options.executor
         )
+        warn_of_idle_members(needed)
         trained = training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=options.retrain)
         show_training(run, trained, options.as_json)
 

@@ -17,6 +17,7 @@ from runoff.cli.options import device as device_option
 from runoff.cli.options import own_network
 from runoff.cli.runs import register
 from runoff.errors import DatasetError, InputError, RunoffError
+from runoff.saving.tables import is_table
 
 if TYPE_CHECKING:
     from runoff.verify import Report
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=click.Path(path_type=Path),
-    help="Read the training data from this path: a .npz file with x, y[, groups] (classifier) or a dataset (run).",
+    help="Read the training data from this path: a .npz file with x, y[, groups] or a table (classifier), or a dataset "
+    "(run).",
 )
+@click.option("--label-column", metavar="NAME", help="Read the labels from this column, if --data is a table.")
+@click.option("--group-column", metavar="NAME", help="Read the sources from this column, if --data is a table.")
 @data_dir_option
 @click.option("--full", is_flag=True, help="Score all inputs again, and prove all radii by integer programming.")
 @click.option(
@@ -52,6 +56,8 @@ if TYPE_CHECKING:
 def verify(
     path: Path,
     data: Path | None,
+    label_column: str | None,
+    group_column: str | None,
     data_dir: Path | None,
     full: bool,
     sample: int,
@@ -85,12 +91,18 @@ def verify(
         register(network)
     if not path.is_dir():
         raise InputError(f"{path} must be the directory of a run or of a saved classifier")
+    is_classifier = verifier.kind_of(path) in ("runoff classifier", "runoff torch classifier")
+    table = data if is_classifier and data is not None and is_table(data) else None
+    if table is None and (label_column is not None or group_column is not None):
+        option = "--group-column" if label_column is None else "--label-column"
+        raise InputError(f"{option} needs the table that a saved classifier was trained on, as --data TRAIN.csv")
+    given = {} if not is_classifier else _arrays(data) if table is None else _table(table, label_column, group_column)
     console = Console(stderr=True)
     options: dict[str, Any] = {"full": full, "sample": sample, "retrain": retrain, "seed": seed}
     with console.status("verifying") as status:
         options["progress"] = status.update
-        if verifier.kind_of(path) in ("runoff classifier", "runoff torch classifier"):
-            report = _classifier(path, data, trusted, device, options)
+        if is_classifier:
+            report = _classifier(path, given, trusted, device, options)
         else:
             report = _run(path, data, data_dir, device, options)
         if attestation is not None and not report.failures:
@@ -151,21 +163,38 @@ def _dataset(manifest: dict[str, Any], data: Path | None, data_dir: Path | None)
     return datasets.load_images(given, data_dir, classes=classes)
 
 
+def _arrays(data: Path | None) -> dict[str, Any]:
+    """Return training data from a .npz file."""
+    if data is None:
+        return {}
+    from runoff.datasets import npz
+
+    try:
+        return dict(npz.read(data, ["x", "y"], ["inputs", "groups"]))
+    except (DatasetError, OSError) as error:
+        raise InputError(str(error)) from error
+
+
+def _table(data: Path, label_column: str | None, group_column: str | None) -> dict[str, Any]:
+    """Return training data from the table that a classifier was trained on."""
+    from runoff.saving import tables
+
+    if label_column is None:
+        raise InputError(f"{data} is a table, so name its label column, as in --label-column species")
+    x, y, groups = tables.samples(data, label_column, group_column)
+    return {"x": x, "y": y, "groups": groups}
+
+
 def _classifier(
-    path: Path, data: Path | None, trusted: tuple[str, ...], device: str | None, options: dict[str, Any]
+    path: Path, data: dict[str, Any], trusted: tuple[str, ...], device: str | None, options: dict[str, Any]
 ) -> Report:
     from runoff import verify as verifier
 
-    X = y = groups = inputs = None
-    why = "the training data was not given: pass it as --data train.npz, with the arrays x and y"
-    if data is not None:
-        from runoff.datasets import npz
-
-        try:
-            arrays = npz.read(data, ["x", "y"], ["inputs", "groups"])
-        except (DatasetError, OSError) as error:
-            raise InputError(str(error)) from error
-        X, y, inputs, groups = arrays["x"], arrays["y"], arrays.get("inputs"), arrays.get("groups")
+    why = (
+        "the training data was not given: pass it as --data train.npz, with the arrays x and y, or as --data TRAIN.csv "
+        "--label-column NAME"
+    )
+    X, y, inputs, groups = (data.get(name) for name in ("x", "y", "inputs", "groups"))
 
     def members() -> tuple[Any, str]:
         try:

@@ -159,16 +159,15 @@ def warn_of_refused_members(members: Sequence[Any], learnt: bool, stacklevel: in
         )
 
 
-def warn_of_idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: str, stacklevel: int) -> None:
-    """Warn if many members learn nothing because they have no samples, or samples of one class."""
+def idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: str) -> str | None:
+    """Return a warning if many members learn nothing because they have no samples, or samples of one class."""
     if empty + single <= IDLE * n_members:
-        return
+        return None
     what = "sources" if unit == "sources" else "samples"
-    warnings.warn(
+    return (
         f"{empty + single:,} of {n_members:,} members learn nothing: {empty:,} have no samples and {single:,} have "
         f"samples of one class. They rank classes by a fixed rule, whatever the input, so large radii may mean little: "
-        f"use fewer partitions for {n_samples:,} {what}; runoff.plan compares them",
-        stacklevel=stacklevel + 1,
+        f"use fewer partitions for {n_samples:,} {what}; runoff.plan compares them"
     )
 
 

@@ -25,15 +25,15 @@ def undefended(fitted: Any, kind: type, settings: dict[str, Any], balanced: bool
     most : score at most this many samples
 
     """
-    buckets = fitted._buckets
-    fold = np.unique(buckets, return_inverse=True)[1].reshape(-1) % FOLDS
+    data = fitted.training_samples()
+    fold = np.unique(data.buckets, return_inverse=True)[1].reshape(-1) % FOLDS
     train, test = np.flatnonzero(fold > 0), np.flatnonzero(fold == 0)
     if not len(train) or not len(test):
         return np.nan, np.nan
     test = np.sort(np.random.default_rng(0).permutation(test)[:most])
     single = {"n_partitions": 1, "spread": 1, "n_seeds": 1, "classes": fitted.classes_}
     single |= {"checkpoints": None} if "checkpoints" in settings else {}
-    samples, y = fitted._samples, fitted._labels
+    samples, y = data.samples, data.labels
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of members that cannot be trained, and of steps in front
         model = kind(**settings | single).fit(samples.select(train).data, y[train])

@@ -141,7 +141,7 @@ def plan(
     accuracy = np.nan, np.nan
     if undefended or (undefended is None and members is None):
         accuracy = baseline.undefended(fitted, type(base), settings, balanced, INPUTS)
-    constant = baseline.constant(fitted._labels, balanced)
+    constant = baseline.constant(codes, balanced)
     return Plan(tuple(choices), left_out, accuracy, constant, two_classes=alike)
 
 

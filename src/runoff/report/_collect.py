@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from runoff._io.text import count
+from runoff._io.text import constant_votes, count
 from runoff._version import __version__
-from runoff.ballots import points
+from runoff.ballots import constant_members, points
 from runoff.certificates import Certificates
 from runoff.elections import BASELINE, DEFAULT, get
 from runoff.errors import InputError
@@ -202,6 +202,7 @@ def _about(source: Source, bound: str) -> dict[str, Any]:
             "accuracy": [round(float(a), 6) for a in source.member_accuracy()],
             "sizes": None if source.member_sizes is None else source.member_sizes.tolist(),
             "seconds": None if source.member_seconds is None else list(source.member_seconds),
+            "constant": constant_votes(constant_members(source.ballots), n_members),
         },
         "facts": [list(fact) for fact in without_folders(source.facts)],
         "made": list(without_folders(source.made)),

@@ -205,6 +205,8 @@ class Source:
 
 def _predicted(undefended: Any, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
     """Return the predictions of an undefended model, as class indices or scores."""
+    if isinstance(undefended, (str, Path)):
+        return _undefended.class_indices(undefended, [str(label) for label in classes.tolist()], len(X))
     predictions = np.asarray(undefended.predict(X) if hasattr(undefended, "predict") else undefended)
     return _undefended.named(predictions, classes) if predictions.ndim == 1 else predictions
 

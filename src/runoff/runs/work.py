@@ -90,6 +90,10 @@ class Work:
     store: Checkpoints
     sources: tuple[int, float] | None = None  # their number, and the share of the samples of the largest
 
+    def n_single(self) -> int:
+        """Return the number of members with samples of one class only."""
+        return self.partition.single_class(self.rows, self.labels)
+
     def steps(self) -> int:
         """Return the number of training steps that remain."""
         return sum(self.pipeline.settings.steps_of(len(job.rows)) for job in self.pipeline.missing)

@@ -159,7 +159,7 @@ class ClassifierVerifier(Verification):
 
     def retrain(self, count: int, members: Members | None, why_absent: str) -> None:
         """Retrain members chosen at random, and compare them with the stored ones bit for bit."""
-        what = f"{count} members retrained"
+        what = f"{count} {'member' if count == 1 else 'members'} retrained"
         if members is None or self.divided is None or self.data is None:
             self.report.skipped(what, why_absent if members is None else "this needs the training data")
             return

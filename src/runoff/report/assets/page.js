@@ -146,7 +146,9 @@
   }
 
   function members() {
-    const source = data.sources[Number(byId("m-source").value)], { accuracy, sizes, seconds } = source.members;
+    const source = data.sources[Number(byId("m-source").value)], { accuracy, sizes, seconds, constant } = source.members;
+    byId("m-constant").textContent = constant;
+    byId("m-constant").hidden = !constant;
     const kinds = [["Accuracy", "accuracy, % →", accuracy.map((a) => 100 * a), (x) => `${x.toFixed(1)} %`],
       ["Training samples", "samples →", sizes, (x) => count(x)], ["Training time", "seconds →", seconds, Charts.duration]];
     byId("member-charts").replaceChildren(...kinds.map(([title, , values]) => el("div", {}, el("h3", {}, title), values ? el("div", { class: "chart" }) : el("p", { class: "note" }, "Not recorded."), el("p", { class: "note" }))));
