@@ -215,9 +215,9 @@ class Plan(Sequence[Choice]):
     def _advice(self, edits: int) -> str:
         try:
             best = self.best(edits)
-        except InputError as error:
+        except InputError as refusal:
             if not any(choice.learns for choice in self.choices):
-                return f"{self._unit.count(edits)}: {error}"
+                return f"{self._unit.count(edits)}: {refusal}"
             return (
                 f"{self._unit.count(edits)}: nothing is certified; try more partitions, more samples or better members"
             )
