@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-networks test-ray test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
-.PHONY: lock locked sbom dist docs docs-serve clean help
+.PHONY: lock locked sbom dist docs docs-serve graph clean help
 
 help:
 	@echo "make demo          certify an ensemble on the digits dataset, and write a report on it"
@@ -23,6 +23,7 @@ help:
 	@echo "make torture       try to break it: brute force, damaged files, kills, real refits, two processes at once"
 	@echo "make mutants       break the code one expression at a time: do the tests notice? PART=covering for one part"
 	@echo "make poisoning     retrain poisoned ensembles: does a prediction change within its radius?"
+	@echo "make graph         modules, imports and repeated code, in numbers"
 	@echo "make lock          write requirements.lock: every file of the environment, by SHA-256"
 	@echo "make locked        build an environment from it in build/locked, refusing any other file"
 	@echo "make sbom          write sbom.json, a software bill of materials (CycloneDX)"
@@ -133,6 +134,9 @@ mutants: $(READY)
 # For CI: only what changed since BASE, and no more than some minutes of it.
 mutants-changed: $(READY)
 	$(BIN)/python -m tests.mutants --changed $(or $(BASE),origin/main) --seconds $(or $(SECONDS_A_PART),120)
+
+graph: $(READY)
+	@$(BIN)/python scripts/import_graph.py
 
 # The lock is for the Python and the platform that make it; other machines go by constraints.txt.
 lock: $(READY)

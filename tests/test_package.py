@@ -2,6 +2,7 @@
 
 import ast
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,29 @@ def test_the_mathematics_needs_neither_torch_nor_scikit_learn():
 
 def test_the_top_of_the_package_stays_small():
     assert len(list(PACKAGE.glob("*.py"))) <= 20, "make packages of modules that belong together"
+
+
+def test_no_private_name_crosses_packages():
+    script = runpy.run_path(str(PACKAGE.parent.parent / "scripts" / "import_graph.py"))
+    assert script["crossings"](PACKAGE.parent) == []
+
+
+def test_private_names_that_cross_packages_are_found(tmp_path):
+    script = runpy.run_path(str(PACKAGE.parent.parent / "scripts" / "import_graph.py"))
+    for name, code in {
+        "a": "class A:\n    def __init__(self):\n        self._x = 1\n",
+        "b": "def f(a):\n    return a._x + a._asdict\n",
+        "c/__init__": "",
+        "c/_d": "",
+        "e": "from runoff.c import _d\nfrom runoff.a import _g\n",
+    }.items():
+        (tmp_path / "runoff" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "runoff" / f"{name}.py").write_text(code)
+    assert script["crossings"](tmp_path) == [
+        "runoff.b:2 a._x",
+        "runoff.e:1 imports runoff.c._d",
+        "runoff.e:2 imports runoff.a._g",
+    ]
 
 
 def test_the_verifier_may_share_files_and_errors_only():
