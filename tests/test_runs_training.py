@@ -17,7 +17,7 @@ from runoff import datasets
 from runoff.isolation import seeds_of
 from runoff.runs import Run
 from runoff.runs.work import Work
-from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, checkpoints, networks
+from runoff.torch import RECIPES, Job, TorchClassifier, Trainer, identities, networks
 
 
 def test_a_run_equals_the_classifier(trained_run):
@@ -110,10 +110,10 @@ def test_networks_of_other_code_have_another_identity(monkeypatch):
     trainer = Trainer(networks.small, RECIPES["quick"], (8, 8, 1), 10, device="cpu")
     data = datasets.load("digits")
     job = Job(0, 0, seeds_of(0, 0, 1)[0], data.x_train[..., None], np.arange(50), data.y_train[:50])
-    ours = checkpoints.Identities(trainer).identity(job)
-    assert ours == checkpoints.Identities(trainer).identity(job)
-    monkeypatch.setattr(checkpoints, "sources", lambda: "other")
-    assert ours != checkpoints.Identities(trainer).identity(job)
+    ours = identities.Identities(trainer).identity(job)
+    assert ours == identities.Identities(trainer).identity(job)
+    monkeypatch.setattr(identities, "sources", lambda: "other")
+    assert ours != identities.Identities(trainer).identity(job)
 
 
 def test_networks_of_another_device_or_version_are_retrained_on_request_only(two_seed_run, tmp_path, monkeypatch):
@@ -124,7 +124,7 @@ def test_networks_of_another_device_or_version_are_retrained_on_request_only(two
         ("update", two_seed_run, "--remove", tmp_path / "bad.npz", "--device", "cpu"),
     )
     for target, value, message in (
-        ("runoff.torch.checkpoints.sources", lambda: "other", "another version of the training code"),
+        ("runoff.torch.identities.sources", lambda: "other", "another version of the training code"),
         ("runoff.torch.devices.describe", lambda _: "a laptop", "not a laptop"),
     ):
         monkeypatch.setattr(target, value)
@@ -148,7 +148,7 @@ def test_networks_of_other_samples_or_other_code_are_deleted(two_seed_run, tmp_p
     assert run("update", two_seed_run, "--remove", tmp_path / "bad.npz", "--device", "cpu").exit_code == 0
     assert len(list(members.iterdir())) == 10
     assert not list(two_seed_run.glob("**/*.runoff-tmp"))
-    monkeypatch.setattr(checkpoints, "sources", lambda: "other")
+    monkeypatch.setattr(identities, "sources", lambda: "other")
     assert run("train", "digits", *SMALL, "--retrain", "--out", two_seed_run).exit_code == 0
     assert sorted(f.name[-16:-12] for f in members.iterdir()) == ["0000"] * 5
     opened = Run.open(two_seed_run)
@@ -167,7 +167,7 @@ def test_runs_that_do_not_record_what_trained_them(two_seed_run, monkeypatch):
     before = files(two_seed_run)
     command = ("train", "digits", *SMALL, "--n-seeds", 2, "--out", two_seed_run, "--json")
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints, "sources", lambda: "other")
+        patched.setattr(identities, "sources", lambda: "other")
         result = run(*command)
         assert result.exit_code == 2
         assert "another version of the training code" in result.stderr
@@ -179,7 +179,7 @@ def test_runs_that_do_not_record_what_trained_them(two_seed_run, monkeypatch):
 def test_what_is_refused_does_not_harm_a_run_without_members(trained_run, tmp_path, monkeypatch):
     slim = tmp_path / "slim"
     shutil.copytree(trained_run, slim, ignore=shutil.ignore_patterns("members"))
-    monkeypatch.setattr(checkpoints, "sources", lambda: "other")
+    monkeypatch.setattr(identities, "sources", lambda: "other")
     assert run("train", "digits", *SMALL, "--d", 2, "--out", slim).exit_code == 2
     assert run("certify", slim).exit_code == 0
     (slim / "members").mkdir()

@@ -29,7 +29,7 @@ from runoff.torch import (
     building,
     networks,
 )
-from runoff.torch.checkpoints import Identities
+from runoff.torch.identities import Identities
 from runoff.torch.training import augment, jobs, random_draws, slots
 
 X, Y = load_digits(return_X_y=True)

@@ -16,7 +16,7 @@ from runoff.errors import StorageError
 from runoff.isolation import seeds_of
 from runoff.runs import Run
 from runoff.torch import TorchClassifier, Trainer, building, networks, starting
-from runoff.torch.checkpoints import Identities, architecture
+from runoff.torch.identities import Identities, architecture
 from tests.test_torch_isolation import PLAIN, TEST_X, TRAIN_X, TRAIN_Y, jobs, same, trained
 
 

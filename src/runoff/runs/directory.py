@@ -20,14 +20,14 @@ import io
 import json
 import platform
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff import hashing, recipes
+from runoff import hashing
 from runoff._io.files import leftovers, open_array, sha256_of, write_array, written_whole
 from runoff._io.manifests import Kind, check_file, checked_bytes, read_manifest, sealed, sha256
 from runoff._version import __version__
@@ -35,49 +35,13 @@ from runoff.datasets import npz
 from runoff.errors import DatasetError, RunError, StorageError
 from runoff.partition import Partition
 from runoff.runs import schema
+from runoff.runs.settings import Settings
 
 KIND = Kind("runoff run", 1, "run", "restore it from a copy")
 MEMBERS, CERTIFICATES = "members", "certificates"
 EDIT = ("x", "y", "groups")  # arrays of an edit's file
 FOLDERS = (MEMBERS, CERTIFICATES, "edits")
 KEYS = {"settings": dict, "dataset": dict, "partition": dict, "versions": dict, "edits": list, "files": dict}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Everything but the samples that determines the members of a run. The number of seeds may grow."""
-
-    dataset: str
-    fingerprint: str  # of the dataset
-    n_partitions: int
-    spread: int = 1
-    network: str = "nin"
-    recipe: dict[str, Any]
-    hash: str = "content"
-    random_state: int = 0
-    first_weights: dict[str, str] | None = None  # initial weights: "given" (a name or path) and "sha256"
-    unit: str = "samples"  # what one edit is
-    encoder: dict[str, Any] | None = None  # whose features heads are trained on: "given", "sha256", "flip"
-
-    def describe(self) -> str:
-        """Return a one-line description of the settings."""
-        d = f", d = {self.spread}" if self.spread > 1 else ""
-        start = f" from {Path(self.first_weights['given']).name} weights" if self.first_weights else ""
-        by = "" if self.unit == "samples" else f", {self.unit} counted"
-        if self.encoder is not None:
-            members = f"{self.network} heads on {Path(self.encoder['given']).name}"
-        else:
-            members = f"{self.network}{start}, recipe {recipes.name_of(self.recipe) or 'another'}"
-        return f"{self.dataset}, k = {self.n_partitions}{d}, {members}, hash {self.hash}{by}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings for a manifest, without later additions that have their default value."""
-        off = (("unit", "samples"), ("encoder", None))
-        return {name: value for name, value in asdict(self).items() if (name, value) not in off}
-
-    def make_partition(self, key: hashing.Key) -> Partition:
-        """Return the partition that follows from these settings."""
-        return Partition.make(self.n_partitions, self.spread, self.random_state, key, self.hash, self.unit)
 
 
 class Run:

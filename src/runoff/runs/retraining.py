@@ -19,9 +19,9 @@ class RunTrainer:
     """A trainer for the networks of a run."""
 
     def __init__(self, manifest: dict[str, Any], shape: tuple[int, ...], device: Any = None) -> None:
-        from runoff.runs.directory import Settings
+        from runoff.runs.settings import Settings
         from runoff.runs.work import trainer_settings
-        from runoff.torch.checkpoints import Identities
+        from runoff.torch.identities import Identities
 
         settings = Settings(**manifest["settings"])
         self.seed = int(settings.random_state)

@@ -17,8 +17,9 @@ from runoff.errors import RunError, StorageError
 from runoff.executors import Executor, Plan
 from runoff.hashing import Digests, source_sizes
 from runoff.recipes import Recipe
-from runoff.runs.directory import MEMBERS, Run, Settings
+from runoff.runs.directory import MEMBERS, Run
 from runoff.runs.edits import arranged, edited
+from runoff.runs.settings import Settings
 from runoff.samples import Rows
 from runoff.torch import devices, inputs, starting
 from runoff.torch.building import build

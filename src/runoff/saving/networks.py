@@ -17,8 +17,8 @@ from runoff.recipes import Recipe
 from runoff.saving.common import NOUN, REMEDY, load_directory, restore, saved_directory, settings_of
 from runoff.torch import networks
 from runoff.torch.building import State, build, tensors_of
-from runoff.torch.checkpoints import Identities, architecture
 from runoff.torch.classifier import TorchClassifier
+from runoff.torch.identities import Identities, architecture
 from runoff.torch.members import NetworkMember
 from runoff.torch.networks import Factory
 from runoff.torch.training.slots import MEAN, fits

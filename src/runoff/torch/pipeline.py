@@ -20,7 +20,8 @@ from runoff.executors.base import Kind
 from runoff.executors.storage import Storage
 from runoff.isolation import seeds_of
 from runoff.samples import Rows
-from runoff.torch.checkpoints import Identities, decoded
+from runoff.torch.checkpoints import decoded
+from runoff.torch.identities import Identities
 from runoff.torch.training.jobs import Job, array_digest
 from runoff.torch.training.results import Trained
 from runoff.torch.workload import Key, Networks, TrainerSettings

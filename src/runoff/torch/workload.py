@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from runoff._io.manifests import sha256
 from runoff.executors import Place, Work
 from runoff.recipes import Recipe
-from runoff.torch import checkpoints
+from runoff.torch import checkpoints, identities
 from runoff.torch.heads import HeadTrainer, linear
 from runoff.torch.networks import Factory
 from runoff.torch.training.jobs import Job, array_digest
@@ -45,7 +45,7 @@ class TrainerSettings:
 
     def kind(self, place: Place = Place()) -> dict[str, Any]:  # noqa: B008
         """Return the facts that determine the bits of networks on this machine."""
-        return checkpoints.conditions(self.trainer(place))
+        return identities.conditions(self.trainer(place))
 
     def steps_of(self, n_samples: int) -> int:
         """Return the number of training steps of a network with `n_samples` samples."""
