@@ -255,8 +255,9 @@ def unequal(given):
             shares.append((k, ratio, np.nanmean(known, axis=0)))
     print("\n| k | ratio | idle members that have seen the true class: rank it higher, % | that have not, % |")
     print("| --- | --- | --- | --- |")
-    for k, ratio, (with_class, without) in shares:
-        print(f"| {k} | {ratio} | {with_class:.1f} | {without:.1f} |")
+    for k, ratio, values in shares:
+        cells = ["" if np.isnan(value) else f"{value:.1f}" for value in values]
+        print(f"| {k} | {ratio} | {' | '.join(cells)} |")
 
 
 def by_knowledge(ballots, y, seen):

@@ -4,13 +4,16 @@ python -m benchmarks.encoder DATA.npz WEIGHTS.safetensors --k 50,250,1000 --out 
 python -m benchmarks.encoder DATA.npz WEIGHTS.safetensors --k 250 --pixels 224 --no-test
 
 Features are computed once, and heads are trained for every number of parts. Each head chooses its strength by
-leave-one-out on its own samples; nothing is chosen here. Settings can be compared out of part with `--no-test`. Rows
-go to DIRECTORY/results.csv, in the columns of docs/results.csv, and ballots to .npz files beside it.
+leave-one-out on its own samples; nothing is chosen here. Heads are not random, so `--seed` only divides the samples
+otherwise. Settings can be compared out of part with `--no-test`. DIRECTORY/rows.jsonl gets one row for each number of
+parts, as soon as it is known: a command that is repeated computes those that are missing. `python -m benchmarks.results
+add DIRECTORY` adds them to docs/results-runs.csv. Ballots go to .npz files beside them.
 """
 
 import argparse
-import csv
 import io
+import json
+import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -22,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 import runoff
 from benchmarks.recipes import parts, ranked
-from benchmarks.results import COLUMNS, EDITS
+from benchmarks.results import EDITS
 from runoff import datasets
 from runoff.heads import fit_heads
 from runoff.torch.encoders import cores, image_encoder
@@ -47,10 +50,15 @@ def check_bits(encoder, x, features):
     print(f"features: bit for bit the same in other orders, blocks and alone ({n} images)", flush=True)
 
 
-def encoded(data, given):
-    encoder = image_encoder(
+def opened(given):
+    """Return the encoder, without a cache: its time is reported."""
+    return image_encoder(
         given.weights, pixels=given.pixels, flip=given.flip, device=given.device, cached=False, batch=given.batch
     )
+
+
+def encoded(data, given):
+    encoder = opened(given)
     print(f"{encoder.name}, SHA-256 {encoder.sha256}, {dict(encoder.settings)}", flush=True)
     encoder.features(data.x_test[:300])  # warms up the device, and rejects features that depend on other images
     started = synchronized()
@@ -63,7 +71,7 @@ def encoded(data, given):
 
 def judge(k, data, train, test, given):
     """Train the heads for k parts, and score training images and test images."""
-    _, rows, buckets = parts(data, k, given.hash)
+    _, rows, buckets = parts(data, k, given.hash, given.seed)
     y = data.y_train
     started = time.perf_counter()
     heads = fit_heads(train, y, rows, len(data.classes), n_jobs=cores())
@@ -83,26 +91,28 @@ def judge(k, data, train, test, given):
     )
     print_row("edits", map(str, (0, *budgets)))
     print(f"|{' --- |' * (len(budgets) + 2)}", flush=True)
+    step = max(1, k // 100)
+    edits = np.unique([0, *budgets, *range(0, k // 2 + 1, step)]).tolist()
+    row = {**settings(k, given), "out_of_part": 100 * float(right[unseen].mean()), "seconds": given.encoding + trained,
+           "device": given.device_name, "command": command(k, given), "estimated": {}, "certified": {}}  # fmt: skip
     for election in given.elections.split(","):
-        estimate = runoff.out_of_part(part, y[pick], buckets[pick], [0, *budgets], election=election)
-        print_row(f"{election}, out of part", (f"{100 * c:.2f}" for c in estimate.certified))
+        estimate = runoff.out_of_part(part, y[pick], buckets[pick], edits, election=election)
+        at = row["estimated"][election] = dict(zip(edits, (100 * estimate.certified).tolist(), strict=True))
+        print_row(f"{election}, out of part", (f"{at[n]:.2f}" for n in (0, *budgets)))
     if not given.test:
+        record(given, row)
         return
     ballots = ranked_scores(heads, test)
     members = 100 * float(np.mean((ballots == ballots.shape[2] - 1).argmax(2) == data.y_test[:, None]))
-    step = max(1, k // 100)
-    edits = np.unique([0, *budgets, *range(0, k // 2 + 1, step)])
-    results = []
     for election in given.elections.split(","):
         certified = 100 * runoff.certified_accuracy(runoff.certify(ballots, election=election), data.y_test, edits)
-        at = dict(zip(edits.tolist(), certified.tolist(), strict=True))
+        at = row["certified"][election] = dict(zip(edits, certified.tolist(), strict=True))
         print_row(f"{election}, test", (f"{at[n]:.2f}" for n in (0, *budgets)))
-        results += [(election, n, value, at[0]) for n, value in at.items()]
     print(f"accuracy of members: {members:.2f} % on the test images", flush=True)
-    if given.out is not None:
-        record(given, k, results, members, trained)
     if given.out is not None and str(k) in given.keep.split(","):
-        keep(given, f"{given.name}-k{k}-encoder-test", ballots, {"y": data.y_test})
+        seed = f"-seed{given.seed}" if given.seed else ""
+        keep(given, f"{given.name}-k{k}-encoder{seed}-test", ballots, {"y": data.y_test})
+    record(given, {**row, "members": members})  # last: what has a row is finished
 
 
 def ranked_scores(heads, features):
@@ -123,20 +133,41 @@ def print_row(name, values):
     print(f"| {name} | {' | '.join(values)} |", flush=True)
 
 
-def record(given, k, results, members, trained):
-    path = given.out / "results.csv"
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        if new:
-            writer.writeheader()
-        for election, edits, certified, clean in results:
-            writer.writerow({
-                "dataset": given.name, "k": k, "track": "encoder", "recipe": f"{given.encoder}, ridge",
-                "election": election, "edits": edits, "certified": f"{certified:.2f}", "std": "",
-                "clean": f"{clean:.2f}", "members": f"{members:.2f}", "seconds": f"{given.encoding + trained:.1f}",
-                "device": given.device_name, "command": given.command.format(k=k),
-            })  # fmt: skip
+def settings(k, given):
+    """Return what a row is of: rows with the same settings are the same."""
+    return {
+        "what": "encoder", "dataset": given.name, "k": k, "seed": given.seed, "hash": given.hash, "test": given.test,
+        "recipe": f"{given.encoder}, ridge", "samples": given.samples, "elections": given.elections,
+        "budgets": given.budgets,
+    }  # fmt: skip
+
+
+def finished(given):
+    """Return the settings of the rows that exist."""
+    path = None if given.out is None else given.out / "rows.jsonl"
+    if path is None or not path.exists():
+        return []
+    names = settings(0, given)
+    rows = map(json.loads, path.read_text().splitlines())
+    return [{name: row.get(name) for name in names} for row in rows if row["what"] == "encoder"]
+
+
+def record(given, row):
+    """Append a row to the file, whole."""
+    if given.out is not None:
+        with (given.out / "rows.jsonl").open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def command(k, given):
+    """Return the command that computes one row, with all its settings but no folder of this machine."""
+    words = ["python", "-m", "benchmarks.encoder", Path(given.data).name, Path(given.weights).name, "--k", str(k)]
+    for name, default in given.defaults.items():
+        value = getattr(given, name)
+        if name in ("data", "weights", "k", "out") or value == default:
+            continue
+        words += [f"--{'' if value else 'no-'}{name}"] if isinstance(default, bool) else [f"--{name}", str(value)]
+    return shlex.join([*words, "--out", "DIRECTORY"])
 
 
 def keep(given, name, ballots, extra):
@@ -175,21 +206,32 @@ def main():
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--hash", choices=["content", "pixel-sum"], default="content")
     parser.add_argument("--keep", default="50,250,1000", help="keep the ballots of these numbers of parts")
+    parser.add_argument("--seed", type=int, default=0, help="of the hash key: which samples are in which part")
     parser.add_argument("--device")
     parser.add_argument("--out", type=Path, help="a directory for rows and ballots")
     given = parser.parse_args()
+    given.defaults = {action.dest: action.default for action in parser._actions if action.dest != "help"}
     named = given.data in datasets.NAMES
     data = datasets.load(given.data, classes=None if named else given.classes)
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
+    describe(given)
+    done = finished(given)
+    wanted = [k for k in map(int, given.k.split(",")) if settings(k, given) not in done]
+    if not wanted:
+        print("all rows exist")
+        return
     encoder, train, test, given.encoding = encoded(data, given)
-    pixels = f"{encoder.settings['pixels']} pixels{', mirrored' if given.flip else ''}"
-    given.encoder, given.device_name = f"{encoder.name}, {pixels}", encoder.settings["device"]
-    if given.device_name.startswith("cpu"):
-        given.device_name = "cpu"
-    given.command = f"python -m benchmarks.encoder {given.data} {Path(given.weights).name} --k {{k}} --out DIRECTORY"
-    for k in map(int, given.k.split(",")):
+    device = encoder.settings["device"]
+    given.device_name = "cpu" if device.startswith("cpu") else device
+    for k in wanted:
         judge(k, data, train, test, given)
+
+
+def describe(given):
+    """Set the name of the encoder with its settings, without computing anything."""
+    encoder = opened(given)
+    given.encoder = f"{encoder.name}, {encoder.settings['pixels']} pixels{', mirrored' if given.flip else ''}"
 
 
 if __name__ == "__main__":

@@ -52,10 +52,10 @@ def variant(text):
     return dataclasses.replace(RECIPES[name], **values), network, weights, int(seeds)
 
 
-def parts(data, k, hash_):
+def parts(data, k, hash_, seed=0):
     """Return each member's samples as `runoff train` assigns them, and the buckets of all samples."""
     x = data.x_train if data.x_train.ndim == 4 else data.x_train[..., None]
-    partition = Partition.make(k, 1, 0, hashing.derived_key(0), hash_)
+    partition = Partition.make(k, 1, seed, hashing.derived_key(seed), hash_)
     digests = partition.digests(Dense(x))
     buckets = partition.buckets(Dense(x), digests)
     return x, partition.rows(buckets, digests, data.y_train), buckets

@@ -83,6 +83,19 @@ def described(row):
             }  # fmt: skip
 
 
+def encoded(row):
+    """Yield the rows of docs/results-runs.csv for heads on an encoder."""
+    for election, certified in row["certified"].items():
+        for n, value in certified.items():
+            yield {
+                "track": "encoder", "dataset": row["dataset"], "k": row["k"], "recipe": row["recipe"], "networks": 1,
+                "seed": str(row["seed"]), "election": election, "edits": n,
+                "certified": f"{value:.2f}", "estimated": f"{row['estimated'][election][n]:.2f}",
+                "clean": f"{certified['0']:.2f}", "members": f"{row['members']:.2f}",
+                "seconds": f"{row['seconds']:.1f}", "device": row["device"], "command": row["command"],
+            }  # fmt: skip
+
+
 def identity(run):
     return tuple(str(run[key]) for key in ("track", "dataset", "k", "recipe", "networks", "seed", "election", "edits"))
 
@@ -104,6 +117,7 @@ def write(path, columns, rows):
 def add(given):
     runs = {identity(run): run for run in read(given.runs)}
     runs |= {identity(run): run for row in stored(given.directory, "ensemble") for run in described(row)}
+    runs |= {identity(run): run for row in stored(given.directory, "encoder") for run in encoded(row)}
     write(given.runs, RUN, runs.values())
 
 
