@@ -16,9 +16,10 @@ from sklearn.linear_model import LogisticRegression
 
 from helpers import SMALL, run
 from runoff import RunoffClassifier, datasets, executors
-from runoff.errors import CheckpointError, DeviceError, InputError, StorageError
+from runoff.errors import CheckpointError, DeviceError, InputError, MemberError, StorageError
 from runoff.executors import Joblib, Local, Place, Ray, Storage, Work, tasks
-from runoff.executors.grouping import groups_for
+from runoff.executors.grouping import LONGEST, Uncut, groups_for
+from runoff.executors.recovery import Failure, Group, Recovery
 from runoff.executors.storage import missing
 from runoff.torch import TorchClassifier
 from runoff.torch.checkpoints import decoded
@@ -166,7 +167,7 @@ def test_storage_returns_what_was_stored_whole(tmp_path, where):
     storage.close()
     assert storage.existing() == []
     assert not (tmp_path / "results").exists()
-    assert isinstance(missing("member 3", storage.where), StorageError)
+    assert isinstance(missing("member 3", storage), StorageError)
 
 
 def test_addresses_that_nothing_can_read():
@@ -190,11 +191,23 @@ def test_groups_hold_every_item_once_and_are_balanced(weights, seconds, workers,
     assert all(groups)
     if most is not None:
         assert max(map(len, groups), default=0) <= most
-    elif groups:
-        loads = [sum(weights[item] for item in group) for group in groups]
-        assert len(groups) <= max(4 * workers, 1)
-        assert len(groups) >= min(workers, len(weights))
-        assert max(loads) - min(loads) <= max(weights.values()) + 1e-9
+        return
+    longest = max((seconds * weight for weight in weights.values()), default=0)
+    share = seconds * sum(weights.values()) / workers
+    for group in groups:  # nobody gets more than a worker's share, and one item
+        load = seconds * sum(weights[item] for item in group)
+        assert len(group) == 1 or load <= min(share, LONGEST["gpu" if gpu else "cpu"]) + longest
+
+
+def test_groups_become_smaller_and_follow_the_number_of_workers():
+    uncut = Uncut(dict.fromkeys(range(19_200), 1.0), 0.094, gpu=True)
+    sizes = [len(uncut.cut(1)), len(uncut.cut(1))]
+    assert 0.094 * sizes[0] == pytest.approx(600, abs=0.1)  # on one GPU, few tasks: each has to start
+    sizes += [len(uncut.cut(64)) for _ in range(3)]  # when nodes have joined
+    assert 0.094 * sizes[-1] == pytest.approx(0.094 * 19_200 / 64, abs=0.1)
+    assert [len(group) for group in groups_for(dict.fromkeys(range(1000), 1.0), 0.001, 2, False)] == [500, 500]
+    assert [len(group) for group in groups_for({1: 5.0, 2: 1.0, 3: 1.0}, 100.0, 2, False)] == [1, 1, 1]
+    assert groups_for({}, 1.0, 1, False) == []
 
 
 # -- tasks on workers --------------------------------------------------------------------------------------------------
@@ -207,8 +220,11 @@ def test_a_task_stores_results_and_reports_digests(tmp_path):
     assert [item for item, _ in stored] == [1, 2, 3]
     assert [storage.get(work.address(item), digest) for item, digest in stored] == [b"line 1", b"line 2", b"line 3"]
     assert max(len(repr(report)) for report in reports) < 1000
+    assert reports[0] == tasks.Report(reports[0].node)  # it has started
     sent = [pair for report in tasks.train(work, [1, 2], 1, Place(1), None) for pair in report.sent]
     assert sent == [(1, b"line 1"), (2, b"line 2")]
+    *_, last, failure = tasks.train(work, [3, 4, 5, 6], 3, Place(1), None)
+    assert (4, b"line 4") in last.sent  # finished before the failure
     *_, failure = tasks.train(work, [4, 5, 6], 4, Place(1), storage)
     assert (failure.kind, failure.message) == ("KeyError", "'five'")
     assert work.address(4) in dict(storage.existing())  # finished before the failure
@@ -217,11 +233,81 @@ def test_a_task_stores_results_and_reports_digests(tmp_path):
     assert memory > 2**20
 
 
+# -- what is trained again ---------------------------------------------------------------------------------------------
+
+
+ERROR = Failure("node-1", "ZeroDivisionError", "division by zero")
+CRASH = Failure("", "WorkerCrashedError", "it died", "worker")
+LOST = Failure("", "NodeDiedError", "it was terminated", "node")
+
+
+def repeat(faulty, items, failure):
+    """Train items until all but the faulty ones are done; return the attempts, and the error that stopped this."""
+    recovery, first, last = Recovery(Lines()), [Group(tuple(items))], []
+    done, attempts = set(), 0
+    while first or last:
+        group = first.pop(0) if first else last.pop(0)
+        left = [item for item in group.items if item not in done]
+        bad = next((item for item in left if item in faulty), None)
+        done |= set(left[: left.index(bad)] if bad is not None else left)
+        attempts += len(left) if bad is None else left.index(bad) + 1
+        if bad is None:
+            continue
+        try:
+            more = recovery.again(group, left[left.index(bad) :], failure)
+        except MemberError as error:
+            return attempts, str(error)
+        first += more[0]
+        last += more[1]
+    return attempts, None
+
+
+@pytest.mark.parametrize("failure", [ERROR, CRASH])
+def test_a_failure_of_every_member_stops_the_run_before_they_are_all_tried(failure):
+    attempts, error = repeat(range(100), range(100), failure)
+    assert attempts == 3 if failure is ERROR else 4  # a crash counts where the member was alone
+    assert error.startswith("member 0 failed 3 times in the same way")
+    assert failure.message in error
+
+
+@pytest.mark.parametrize("failure", [ERROR, CRASH])
+def test_a_faulty_member_is_repeated_alone(failure):
+    attempts, error = repeat({40}, range(100), failure)
+    assert attempts <= 40 + 4
+    assert error.startswith("member 40 failed 3 times in the same way")
+
+
+def test_an_error_that_names_no_member_is_found_by_halves():
+    """The failing member is not the first: 63 fails whenever others are in its group."""
+    recovery, groups, attempts = Recovery(Lines()), [Group(tuple(range(64)))], 0
+    while groups:
+        group = groups.pop(0)
+        attempts += 1
+        if 63 in group.items and len(group.items) > 1:
+            first, last = recovery.again(group, group.items, ERROR)
+            groups = first + groups + last
+    assert attempts < 30
+
+
+def test_lost_nodes_are_nobodys_failure():
+    recovery, group = Recovery(Lines()), Group((1, 2, 3))
+    for _ in range(20):
+        assert recovery.again(group, (1, 2, 3), LOST) == ([group], [])
+    for _ in range(9):
+        assert recovery.again(group, (2,), LOST) == ([Group((2,))], [])
+    with pytest.raises(MemberError, match="member 2 was lost with its node 10 times"):
+        recovery.again(Group((2,)), (2,), LOST)
+    with pytest.raises(DeviceError, match="other machine"):
+        recovery.again(group, (1,), Failure("n", "DeviceError", "other machine"))
+    named = Failure("n", "MemberError", "member 3 could not be trained")
+    assert recovery.again(group, (1, 2, 3), named) == ([Group((3,))], [Group((1, 2), 1)])
+
+
 def test_a_task_refuses_a_machine_of_another_kind():
     work = Lines()
     work.kinds = ({"place": "here"}, {"place": "there"})
-    assert not isinstance(next(tasks.train(work, [2], 2, Place(3), None)), tasks.Failure)
-    failure = next(tasks.train(work, [3], 3, Place(3), None))
+    assert not any(isinstance(report, Failure) for report in tasks.train(work, [2], 2, Place(3), None))
+    *_, failure = tasks.train(work, [3], 3, Place(3), None)
     assert failure.kind == DeviceError.__name__
     assert "differ in place (there and here): a member trained on both would have different bits" in failure.message
 

@@ -21,7 +21,10 @@ STORE = 80 * 2**20  # bytes of a node's object store, the least that Ray accepts
 def cluster():
     from ray.cluster_utils import Cluster
 
-    started = Cluster(head_node_args={"num_cpus": 1, "object_store_memory": STORE}, initialize_head=True)
+    # A death is noticed within a second or two instead of half a minute.
+    noticed = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 300, "health_check_failure_threshold": 6}
+    head = {"num_cpus": 1, "object_store_memory": STORE, "_system_config": noticed}
+    started = Cluster(head_node_args=head, initialize_head=True)
     started.add_node(num_cpus=1, object_store_memory=STORE)
     yield started
     import ray

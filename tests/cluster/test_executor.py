@@ -1,5 +1,6 @@
 """The Ray executor: every result arrives exactly once, whatever is lost."""
 
+import threading
 import time
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import numpy as np
 import pytest
 from work_of_tests import Counted, kind_by_environment
 
+from conftest import STORE
 from runoff.errors import DeviceError, InputError, MemberError
-from runoff.executors import Storage, Watch
+from runoff.executors import Storage, Watch, scheduling
 
 
 @pytest.fixture
@@ -55,13 +57,16 @@ def test_every_result_arrives_once(ray_of, log, storage, files, stored):
 
 def test_a_plan_says_what_will_be_done(ray_of, log):
     plan = ray_of().plan(Counted(log, seconds=2.0), list(range(30)))
-    assert (plan.results, plan.workers, len(plan.tasks)) == (30, 2, 8)
+    assert (plan.results, plan.workers) == (30, 2)
+    assert 4 <= len(plan.tasks) <= 12
     assert sorted(item for group in plan.tasks for item in group) == list(range(30))
     assert plan.seconds == pytest.approx(30)
     assert plan.memory > 2**20
-    assert str(plan).startswith("Ray cluster of 2 nodes and 2 workers: 30 to train in 8 tasks, roughly 30 s, ")
+    assert str(plan).startswith(
+        f"Ray cluster of 2 nodes and 2 workers: 30 to train in {len(plan.tasks)} tasks, roughly 30 s"
+    )
     three = ray_of(members_per_task=3).plan(Counted(log), list(range(10)))
-    assert sorted(map(len, three.tasks)) == [2, 2, 3, 3]
+    assert sorted(map(len, three.tasks)) == [1, 3, 3, 3]
 
 
 def test_a_node_killed_without_grace_loses_nothing(cluster, ray_of, log, storage):
@@ -127,6 +132,56 @@ def test_a_task_that_hangs_does_not_hold_up_the_rest(ray_of, log, storage):
     assert len(work.attempts(13)) == 2
 
 
+def test_what_a_worker_stored_before_it_died_is_never_trained_again(ray_of, log, storage):
+    work = Counted(log, seconds=0.01, troubles=((9, "kills once"),))
+    assert collected(ray_of(members_per_task=16), work, list(range(16)), storage) == expected(range(16))
+    assert {item: len(work.attempts(item)) for item in range(16)} == dict.fromkeys(range(16), 1) | {9: 2}
+
+
+def test_a_damaged_file_is_discarded_and_its_member_trained_again(ray_of, log, storage):
+    work = Counted(log, seconds=0.015, troubles=((4, "damages once"),), folder=storage.where)
+    assert collected(ray_of(members_per_task=16), work, list(range(16)), storage) == expected(range(16))
+    assert {item: len(work.attempts(item)) for item in range(16)} == dict.fromkeys(range(16), 1) | {3: 2}
+    assert len(storage.existing()) == 16
+
+
+@pytest.mark.parametrize("trouble", ["raises", "raises something", "kills"])
+def test_a_failure_of_every_member_stops_the_run_at_once(ray_of, log, storage, trouble):
+    work = Counted(log, seconds=0.01, troubles=((-1, trouble),))
+    with pytest.raises(MemberError, match=r"member \d+ (failed|could not be trained on) .*3 times in the same way"):
+        collected(ray_of(members_per_task=25), work, list(range(200)), storage)
+    assert len(list(Path(log).glob("*-*"))) <= 24
+
+
+def test_a_worker_that_hangs_before_its_first_report_does_not_hold_up_the_rest(ray_of, log, storage, monkeypatch):
+    monkeypatch.setattr(scheduling, "SILENT", 2.0)
+    work = Counted(log, seconds=0.05, troubles=((-2, "arrives slowly"),))
+    started = time.monotonic()
+    assert collected(ray_of(), work, list(range(20)), storage) == expected(range(20))
+    assert time.monotonic() - started < 60
+
+
+def test_nodes_that_are_lost_again_and_again_are_nobodys_failure(cluster, ray_of, log, storage):
+    """Four nodes die with the same member."""
+    work, found = Counted(log, seconds=0.01, troubles=((0, "waits"),)), []
+    fleeting = {"num_cpus": 1, "resources": {"fleeting": 1}, "object_store_memory": STORE}
+    node = cluster.add_node(**fleeting)
+    results = ray_of(resources={"fleeting": 1}).run(work, [0], storage)
+    thread = threading.Thread(target=lambda: found.extend(results))
+    thread.start()
+    for n in range(1, 5):
+        until = time.monotonic() + 60
+        while len(work.attempts(0)) < n and time.monotonic() < until:
+            time.sleep(0.05)
+        assert len(work.attempts(0)) == n
+        cluster.remove_node(node, allow_graceful=False)
+        node = cluster.add_node(**fleeting)
+    Path(log, "go").touch()
+    thread.join(60)
+    cluster.remove_node(node)
+    assert found == [(0, b"result 0 0")]
+
+
 def test_closing_ends_all_tasks(ray_of, log, storage):
     import ray
 
@@ -136,9 +191,9 @@ def test_closing_ends_all_tasks(ray_of, log, storage):
         next(results)
     results.close()
     assert idle(ray)
-    attempts = len(list(Path(log).iterdir()))
+    attempts = len(list(Path(log).glob("*-*")))
     time.sleep(1)
-    assert len(list(Path(log).iterdir())) == attempts < 40
+    assert len(list(Path(log).glob("*-*"))) == attempts < 40
 
 
 def test_storage_that_workers_do_not_see(ray_of, log, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from runoff._io.text import count
 from runoff.errors import DeviceError, InputError, MissingExtraError
 from runoff.executors import tasks
 from runoff.executors.base import Executor, Item, Kind, Place, Plan, Watch, Work
-from runoff.executors.grouping import groups_for
+from runoff.executors.grouping import Uncut, groups_for
 from runoff.executors.scheduling import Schedule
 from runoff.executors.storage import Storage
 
@@ -29,6 +30,7 @@ SETTINGS_OF_BITS = (
     "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "NPY_DISABLE_CPU_FEATURES",
     "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE",
 )  # fmt: skip
+EVERY = 2.0  # seconds between two looks at the nodes
 SHARE = 0.001  # of a resource that only says where a task may run
 PATIENCE = 60.0  # seconds for nodes that are busy to say what they are; later ones are checked at their first task
 
@@ -49,6 +51,7 @@ class Ray(Executor):
     cpus, gpus, memory, resources : what each task takes, as for `ray.remote`; nodes without it get no task. Networks
         are trained on a GPU if gpus is not 0
     members_per_task : default: by a short measurement, a few tasks per worker
+    workers : how many tasks the cluster can run at a time once it has grown, if it grows by itself. Default: as now
     mixed : names of custom resources, one for each kind of machine, if a run shall use several: member m is trained on
         nodes with the resource mixed[m % len(mixed)], now and when it is retrained
     wait : seconds to wait for a node that has what a task takes, such as one that is being started
@@ -63,13 +66,14 @@ class Ray(Executor):
     memory: int | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
     members_per_task: int | None = None
+    workers: int | None = None
     mixed: tuple[str, ...] = ()
     wait: float = 120.0
     name = "ray"
     here = False
 
     def __post_init__(self) -> None:
-        for name, least in (("cpus", 1), ("members_per_task", 1), ("memory", 1)):
+        for name, least in (("cpus", 1), ("members_per_task", 1), ("workers", 1), ("memory", 1)):
             value = getattr(self, name)
             optional = name != "cpus" and value is None
             if not optional and (not isinstance(value, int) or isinstance(value, bool) or value < least):
@@ -104,7 +108,7 @@ class Ray(Executor):
     def plan(self, work: Work, items: Sequence[Item]) -> Plan:
         """Measure briefly on a worker, and divide the items into tasks."""
         ray = self._connected()
-        return self._planned(ray, ray.put(work), work, items)
+        return self._planned(ray, ray.put(work), work, items)[0]
 
     def run(
         self, work: Work, items: Sequence[Item], storage: Storage | None = None, watch: Watch | None = None
@@ -114,18 +118,19 @@ class Ray(Executor):
             return
         ray = self._connected()
         data = ray.put(work)
-        plan = self._planned(ray, data, work, items, storage)
+        plan, uncut = self._planned(ray, data, work, items, storage)
         remote = ray.remote(tasks.train)
 
-        def submit(group: Sequence[Item]) -> Any:
-            options = self._options(work.member(group[0]))
+        def submit(group: Sequence[Item], kind: int) -> Any:
+            options = self._options(kind)
             streaming = {"num_returns": "streaming", "_generator_backpressure_num_objects": 16}
             chosen = remote.options(**options, **streaming, name=f"runoff {work.name(group[0])} ({len(group)})")
-            return chosen.remote(data, list(group), work.member(group[0]), self.place, storage)
+            return chosen.remote(data, list(group), kind, self.place, storage)
 
         watch = Watch() if watch is None else watch
         watch.planned(plan)
-        schedule = Schedule(ray, work, submit, plan, storage, watch.nodes)
+        counted = _Counted(lambda kind: self._workers(ray, kind))
+        schedule = Schedule(ray, work, submit, uncut, counted, storage, watch.nodes)
         try:
             yield from schedule.results()
         finally:
@@ -219,7 +224,15 @@ class Ray(Executor):
                 "version of runoff and its extras on all nodes"
             ) from None
 
-    def _planned(self, ray: Any, data: Any, work: Work, items: Sequence[Item], storage: Storage | None = None) -> Plan:
+    def _workers(self, ray: Any, kind: int) -> tuple[int, int]:
+        """Return the number of tasks that nodes of a kind can run at a time: now, and expected."""
+        now = sum(slots for _, slots in self._nodes(ray, kind))
+        return now, max(1, now, self.workers or 0)
+
+    def _planned(
+        self, ray: Any, data: Any, work: Work, items: Sequence[Item], storage: Storage | None = None
+    ) -> tuple[Plan, list[Uncut]]:
+        """Measure briefly; return the plan, and the items for each kind of node."""
         first = work.member(items[0])
         token = secrets.token_hex(8)
         if storage is not None:
@@ -237,14 +250,29 @@ class Ray(Executor):
                 "or an address such as s3://bucket/folder"
             )
         nodes = self._nodes(ray, first)
-        workers = max(1, sum(slots for _, slots in nodes))
+        workers = self._workers(ray, first)[1]
         weights = {item: work.weight(item) for item in items}
         each = seconds / max(weights[lightest], 1e-9)
         total = each * sum(weights.values())
-        groups: list[list[Item]] = []
         n_kinds = max(1, len(self.mixed))
-        for k in range(n_kinds):  # a task is for members of one kind of machine
-            chosen = {item: weight for item, weight in weights.items() if work.member(item) % n_kinds == k}
-            groups += groups_for(chosen, each, workers, self.gpus > 0, self.members_per_task)
+        settings = each, self.gpus > 0, self.members_per_task
+        uncut, groups = [], []
+        for kind in range(n_kinds):  # a task is for members of one kind of machine
+            chosen = {item: weight for item, weight in weights.items() if work.member(item) % n_kinds == kind}
+            uncut.append(Uncut(chosen, *settings))
+            groups += groups_for(chosen, each, self._workers(ray, kind)[1], *settings[1:])
         place = f"Ray cluster of {count(len(nodes), 'node')} and {count(workers, 'worker')}"
-        return Plan(len(items), tuple(map(tuple, groups)), workers, place, total / workers, memory)
+        return Plan(len(items), tuple(map(tuple, groups)), workers, place, total / workers, memory), uncut
+
+
+class _Counted:
+    """The numbers of workers, asked for once in a while."""
+
+    def __init__(self, ask: Callable[[int], tuple[int, int]]) -> None:
+        self.ask, self.known, self.asked = ask, dict[int, tuple[int, int]](), dict[int, float]()
+
+    def __call__(self, kind: int) -> tuple[int, int]:
+        now = time.monotonic()
+        if now - self.asked.get(kind, -EVERY) >= EVERY:
+            self.asked[kind], self.known[kind] = now, self.ask(kind)
+        return self.known[kind]

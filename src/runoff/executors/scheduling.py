@@ -1,36 +1,48 @@
-"""The schedule of a cluster: tasks that run, results that arrive, and what is trained again."""
+"""The schedule of a cluster: tasks that run, results that arrive, and what is trained again.
+
+The driver submits a group at a time, a few more tasks than there are workers, so that other users of the cluster get
+their turn and a cluster that grows by itself sees what is needed. Three things can happen to an item:
+
+- its result arrives: it is yielded, once, whoever trained it;
+- its task ends without it: what storage has is yielded, and `Recovery` says what is trained again;
+- nothing is left to start, and workers are idle: they take over a part of what slow, silent or long tasks have left,
+  from the other end. Whoever is first counts, and a task that has nothing left is ended.
+"""
 
 from __future__ import annotations
 
-import re
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
-from runoff import errors
-from runoff.errors import InputError, MemberError
-from runoff.executors.base import Item, Plan, Work
-from runoff.executors.storage import Storage, missing
-from runoff.executors.tasks import Failure, Report
+from runoff.errors import StorageError
+from runoff.executors.base import Item, Work
+from runoff.executors.grouping import Uncut
+from runoff.executors.recovery import Failure, Group, Recovery
+from runoff.executors.storage import Storage, damaged, missing
+from runoff.executors.tasks import Report
 
-FAILURES = 3  # of the same kind, of one item, before the run stops
-SETTLING = 10.0  # seconds for a file to be seen on another machine, and for cancelled tasks to end
-SLOW = 3.0  # times the usual time since its last result: then others take over what a task has left
-NAMED = re.compile(r"member (\d+)\b")
+AHEAD = 8  # tasks that wait for a worker, besides one per worker
+SETTLING = 10.0  # seconds for a file to be visible on another machine, and for cancelled tasks to end
+SILENT = 20.0  # seconds for a worker to start a task, or it counts as silent
+SLOW = 3.0  # times the usual time between reports of a task
+OF_A_WORKER = ("WorkerCrashedError", "OutOfMemoryError")  # other losses are those of a node
 
 
 @dataclass(eq=False)
 class _Task:
-    """A group of items on its way."""
+    """A group of items that was submitted."""
 
-    items: list[Item]
+    group: Group
+    kind: int
     generator: Any
-    last: float = field(default_factory=time.monotonic)  # when it last reported, or was submitted
+    last: float = field(default_factory=time.monotonic)  # the last report, or the submission
     started: bool = False
-    doubled: bool = False  # others work on the same items
+    reported: int = 0  # results
+    helped: bool = False  # others train what it has left
 
 
 class Schedule:
@@ -40,8 +52,9 @@ class Schedule:
     ----------
     ray : the module
     work : what the tasks do
-    submit : start a task on a group of items and return the generator of its reports
-    plan : the first groups
+    submit : start a task on a group of items, on nodes of a kind, and return the generator of its reports
+    uncut : the items of each kind of node
+    workers : the number of tasks that nodes of a kind can run at a time: now, and expected
     storage : where tasks store results, if they do
     nodes : counts results by machine
 
@@ -51,30 +64,37 @@ class Schedule:
         self,
         ray: Any,
         work: Work,
-        submit: Callable[[Sequence[Item]], Any],
-        plan: Plan,
+        submit: Callable[[Sequence[Item], int], Any],
+        uncut: Sequence[Uncut],
+        workers: Callable[[int], tuple[int, int]],
         storage: Storage | None,
         nodes: Counter[str],
     ) -> None:
-        self.ray, self.work, self.submit, self.plan = ray, work, submit, plan
+        self.ray, self.work, self.submit, self.uncut, self.workers = ray, work, submit, uncut, workers
         self.storage, self.nodes = storage, nodes
-        self.unfinished = {item: None for group in plan.tasks for item in group}  # in order
-        self.failures: Counter[tuple[Item, str]] = Counter()
+        self.unfinished = {item for items in uncut for item in items.weights}
+        self.recovery = Recovery(work)
+        self.first: list[deque[Group]] = [deque() for _ in uncut]  # to train again, before anything else
+        self.last: list[deque[Group]] = [deque() for _ in uncut]
         self.tasks: dict[Any, _Task] = {}
-        self.pace: list[float] = []  # seconds between the results of a task
+        self.late: dict[Item, tuple[str, float, _Task]] = {}  # reported, but not yet visible: digest, since when
+        self.starts: deque[float] = deque(maxlen=1000)  # seconds from the start of a task to its first result
+        self.gaps: deque[float] = deque(maxlen=1000)  # seconds between two of its reports
+        self.doubtful = False  # a task has failed, and no result has arrived since
 
     def results(self) -> Iterator[tuple[Item, Any]]:
         """Yield each item with its result, once."""
-        for group in self.plan.tasks:
-            self._start(group)
         while self.unfinished:
-            ready, _ = self.ray.wait(list(self.tasks), num_returns=1, timeout=1.0)
-            for generator in ready:
+            for kind in range(len(self.uncut)):
+                self._fill(kind)
+                self._relieve(kind)
+            for generator in self._ready():
                 yield from self._next(self.tasks[generator])
-            self._relieve()
+            yield from self._arrived()
+            self._end_useless()
 
     def cancel(self) -> None:
-        """End all tasks, also those that still wait for a place."""
+        """End all tasks, including those that wait for a place."""
         live, self.tasks = list(self.tasks), {}
         for generator in live:
             with suppress(Exception):  # a cluster that is gone has no tasks
@@ -87,100 +107,189 @@ class Schedule:
                     if ready:
                         self.ray.get(next(generator))
 
-    def _start(self, items: Sequence[Item]) -> None:
-        generator = self.submit(items)
-        self.tasks[generator] = _Task(list(items), generator)
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def _fill(self, kind: int) -> None:
+        """Submit tasks until enough of them wait."""
+        expected = max(self.workers(kind))
+        running = sum(task.kind == kind for task in self.tasks.values())
+        for _ in range(2 * expected + AHEAD - running):
+            if self.first[kind]:
+                group = self.first[kind].popleft()
+            elif self.doubtful and any(task.kind == kind for task in self.tasks.values()):
+                return  # the cause may be everywhere
+            elif len(self.uncut[kind]):
+                group = Group(tuple(self.uncut[kind].cut(expected)))
+            elif self.last[kind]:
+                group = self.last[kind].popleft()
+            else:
+                return
+            if left := self._left(group.items):  # another task may have finished them
+                self._start(Group(tuple(left), group.innocent), kind)
+
+    def _start(self, group: Group, kind: int) -> None:
+        generator = self.submit(group.items, kind)
+        self.tasks[generator] = _Task(group, kind, generator)
+
+    def _ready(self) -> list[Any]:
+        """Return all tasks that have something to report; none of them waits for others."""
+        tasks = list(self.tasks)
+        ready, _ = self.ray.wait(tasks, num_returns=1, timeout=0.2 if self.late else 1.0) if tasks else ([], [])
+        if ready:
+            ready, _ = self.ray.wait(tasks, num_returns=len(tasks), timeout=0)
+        return list(ready)
 
     def _next(self, task: _Task) -> Iterator[tuple[Item, Any]]:
         """Take the next report of a task, or its end."""
         try:
             report = self.ray.get(next(task.generator))
         except StopIteration:
-            del self.tasks[task.generator]
-            if left := self._left(task):  # cannot happen, unless work yields too little
-                self._failed(left, Failure("", "NoResult", "no result"))
-            return
-        except self.ray.exceptions.RayError as error:  # the worker, its node or its result is lost
-            del self.tasks[task.generator]
-            lost = error.cause if isinstance(error, self.ray.exceptions.RayTaskError) and error.cause else error
-            message = str(lost).strip().split("\n")[0][:200]
-            self._failed(self._left(task), Failure("", type(lost).__name__, message))
-            return
+            report = Failure("", "NoResult", "no result")  # of no interest, if nothing is left
+        except self.ray.exceptions.RayError as error:  # the worker, its node or the result is lost
+            report = self._lost(error)
         if isinstance(report, Failure):
             del self.tasks[task.generator]
-            self._failed(self._left(task), report)
+            yield from self._failed(task, report)
             return
         now = time.monotonic()
-        if task.started:
-            self.pace.append((now - task.last) / max(1, len(report.stored) + len(report.sent)))
+        if report.stored or report.sent:
+            (self.gaps if task.reported else self.starts).append(now - task.last)
         task.last, task.started = now, True
-        yield from self._taken(report)
+        task.reported += len(report.stored) + len(report.sent)
+        yield from self._taken(task, report)
 
-    def _taken(self, report: Report) -> Iterator[tuple[Item, Any]]:
+    def _taken(self, task: _Task, report: Report) -> Iterator[tuple[Item, Any]]:
         for item, digest in report.stored:
             if item in self.unfinished:
-                yield item, self._collected(item, digest)
-                self._done(item, report.node)
+                self.late[item] = digest, time.monotonic(), task
+                yield from self._collected(item, report.node)
         for item, result in report.sent:
             if item in self.unfinished:
                 yield item, result
                 self._done(item, report.node)
 
     def _done(self, item: Item, node: str) -> None:
-        del self.unfinished[item]
+        self.unfinished.remove(item)
+        self.late.pop(item, None)
+        self.doubtful = False
         self.nodes[node] += 1
 
-    def _collected(self, item: Item, digest: str) -> bytes:
-        """Return a stored result; file systems over a network may show it a little later."""
-        storage, address = cast("Storage", self.storage), cast("str", self.work.address(item))
-        until = time.monotonic() + SETTLING
-        while (data := storage.get(address, digest)) is None:
-            if time.monotonic() > until:
-                raise missing(self.work.name(item), storage.where)
-            time.sleep(0.1)
-        return data
+    def _left(self, items: Sequence[Item]) -> list[Item]:
+        return [item for item in items if item in self.unfinished and item not in self.late]
 
-    def _left(self, task: _Task) -> list[Item]:
-        return [item for item in task.items if item in self.unfinished]
+    def _end_useless(self) -> None:
+        """End tasks whose items others have finished. One that finished them itself ends by itself."""
+        for task in list(self.tasks.values()):
+            if task.reported < len(task.group.items) and not any(item in self.unfinished for item in task.group.items):
+                del self.tasks[task.generator]
+                self.ray.cancel(task.generator, force=True)
+
+    # -- results in storage --------------------------------------------------------------------------------------------
+
+    def _collected(self, item: Item, node: str) -> Iterator[tuple[Item, bytes]]:
+        """Yield a result that was reported, if it is visible and whole; if it is damaged, train it again."""
+        digest, since, task = self.late[item]
+        storage, address = self.storage, self.work.address(item)
+        assert storage is not None  # noqa: S101 (results were stored)
+        assert address is not None  # noqa: S101
+        data, seen = storage.look(address, digest)
+        if data is not None:
+            yield item, data
+            self._done(item, node)
+        elif seen or time.monotonic() - since > SETTLING:
+            if seen:
+                storage.remove(address, digest)
+            del self.late[item]
+            name = self.work.name(item)
+            error = damaged(name, storage) if seen else missing(name, storage)
+            self._repeat(Group((item,)), [item], task.kind, Failure(node, StorageError.__name__, str(error)))
+
+    def _arrived(self) -> Iterator[tuple[Item, Any]]:
+        """Yield results whose files were not visible when they were reported."""
+        for item in list(self.late):
+            yield from self._collected(item, "")
+
+    def _found(self, items: Sequence[Item]) -> Iterator[tuple[Item, bytes]]:
+        """Yield results that a task stored before it ended, and did not report."""
+        addresses = {self.work.address(item): item for item in items}
+        if self.storage is None or None in addresses:
+            return
+        for address, digest in self.storage.existing():
+            item = addresses.get(address)
+            if item not in self.unfinished:
+                continue
+            data, _ = self.storage.look(address, digest)
+            if data is None:
+                self.storage.remove(address, digest)
+            else:
+                yield item, data
+                self._done(item, "recovered")
 
     # -- failures ------------------------------------------------------------------------------------------------------
 
-    def _failed(self, left: list[Item], failure: Failure) -> None:
-        """Train again what a task has left, in smaller groups, so that a failure that repeats finds its member."""
-        if not left:
-            return
-        kind = getattr(errors, failure.kind, None)
-        if isinstance(kind, type) and issubclass(kind, InputError):  # it would fail everywhere
-            raise kind(failure.message)
-        named = NAMED.match(failure.message) if failure.kind == MemberError.__name__ else None
-        culprits = [item for item in left if named and self.work.member(item) == int(named[1])] or left
-        if len(culprits) == 1:
-            item = culprits[0]
-            self.failures[item, failure.kind] += 1
-            if self.failures[item, failure.kind] >= FAILURES:
-                raise self._error(item, failure)
-        rest = [item for item in left if item not in set(culprits)]
-        half = (len(culprits) + 1) // 2
-        for group in (rest, culprits[:half], culprits[half:]):
-            if group:
-                self._start(group)
+    def _lost(self, error: Any) -> Failure:
+        """Return what an error of Ray says about a task."""
+        nested = isinstance(error, self.ray.exceptions.RayTaskError) and error.cause is not None
+        lost = error.cause if nested else error
+        message = " ".join(str(lost).split())[:200]
+        worker = type(lost).__name__ in OF_A_WORKER
+        return Failure("", type(lost).__name__, message, "error" if nested else "worker" if worker else "node")
 
-    def _error(self, item: Item, failure: Failure) -> Exception:
-        name, times = self.work.name(item), f"{FAILURES} times in the same way"
-        if failure.kind == MemberError.__name__:
-            return MemberError(f"{failure.message} ({times})")
-        where = f" on {failure.node}" if failure.node else ""
-        return MemberError(f"{name} failed {times}{where}: {failure.kind}: {failure.message}")
+    def _failed(self, task: _Task, failure: Failure) -> Iterator[tuple[Item, Any]]:
+        """Take what a task had stored, and train the rest again."""
+        if left := self._left(task.group.items):
+            yield from self._found(left)
+        if left := self._left(task.group.items):
+            self._repeat(task.group, left, task.kind, failure)
 
-    def _relieve(self) -> None:
-        """Let idle workers take over what the slowest task has left, so that it does not hold up the rest."""
-        if not self.pace or len(self.tasks) >= self.plan.workers:
-            return
-        usual = sorted(self.pace)[len(self.pace) // 2]
-        now = time.monotonic()
+    def _repeat(self, group: Group, left: Sequence[Item], kind: int, failure: Failure) -> None:
+        first, last = self.recovery.again(group, left, failure)
+        self.first[kind].extend(first)
+        self.last[kind].extend(last)
+        if failure.cause != "node" and not self.doubtful:
+            self.doubtful = True
+            self._recall()
+
+    def _recall(self) -> None:
+        """Take back tasks that wait, so that what has failed is tried before them."""
         for task in list(self.tasks.values()):
-            slow = task.started and now - task.last > max(1.0, SLOW * usual)
-            if slow and not task.doubled and (left := self._left(task)):
-                task.doubled = True
-                self._start(left[::-1])  # from the other end: whoever is first counts
-                return
+            if not task.started:
+                del self.tasks[task.generator]
+                self.ray.cancel(task.generator, force=False)
+                self.last[task.kind].append(task.group)
+
+    # -- slow tasks ----------------------------------------------------------------------------------------------------
+
+    def _relieve(self, kind: int) -> None:
+        """Let idle workers help tasks that are slow, silent or long, so that these do not hold up the end."""
+        if self.first[kind] or self.last[kind] or len(self.uncut[kind]):
+            return
+        now = time.monotonic()
+        tasks = [task for task in self.tasks.values() if task.kind == kind]
+        waiting = [task for task in tasks if not task.started and now - task.last < SILENT]
+        started = [task for task in tasks if task.started]
+        idle = self.workers(kind)[0] - len(started) - len(waiting)
+        candidates = [task for task in tasks if task not in waiting and not task.helped and self._needs_help(task, now)]
+        for i, task in enumerate(candidates[: max(0, idle)]):
+            helpers = 1 + (idle - len(candidates)) // len(candidates) if idle > len(candidates) else 1
+            left = self._left(task.group.items)
+            helpers = min(helpers + (i < (idle - len(candidates)) % len(candidates)), max(1, len(left) - 1))
+            task.helped = True
+            size = -(-len(left) // (helpers + 1))
+            # The first helper comes towards the task, and goes on to what it is at; others take what comes later.
+            starts = [0, *range(2 * size, len(left), size)]
+            for a, b in zip(starts, [*starts[1:], len(left)], strict=True):
+                self._start(Group(tuple(left[a:b][::-1])), kind)
+
+    def _needs_help(self, task: _Task, now: float) -> bool:
+        """Return whether a task is slow or silent, or has much left."""
+        left = self._left(task.group.items)
+        if not left:
+            return False
+        if not task.started:
+            return True
+        usual = sorted(self.gaps if task.reported else self.starts)
+        if usual and now - task.last > max(1.0, SLOW * usual[int(0.9 * len(usual))]):
+            return True
+        uncut = self.uncut[task.kind]
+        return len(left) > 1 and uncut.seconds(left) > 2 * uncut.shortest

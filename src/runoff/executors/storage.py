@@ -54,6 +54,15 @@ class Storage:
             return None
         return data if sha256(data) == digest else None
 
+    def look(self, address: str, digest: str) -> tuple[bytes | None, bool]:
+        """Return a result if it is there and whole, and whether there is a file at all."""
+        name = f"{address}-{digest}.result"
+        if (data := self.get(address, digest)) is not None:
+            return data, True
+        if not self._exists(name):
+            return None, False
+        return self.get(address, digest), True  # it may have appeared since
+
     def existing(self) -> list[tuple[str, str]]:
         """Return the address and the digest of each stored result; copies of a result may record different times."""
         matches = [FILE.fullmatch(name) for name in sorted(self._names())]
@@ -105,6 +114,13 @@ class Storage:
             return bytes(system.cat_file(f"{root}/{name}"))
         return read_regular(Path(self.where) / name)
 
+    def _exists(self, name: str) -> bool:
+        if self.is_remote:
+            system, root = self._system()
+            system.invalidate_cache()
+            return bool(system.exists(f"{root}/{name}"))
+        return (Path(self.where) / name).exists()
+
     def _delete(self, name: str) -> None:
         if self.is_remote:
             system, root = self._system()
@@ -142,9 +158,16 @@ class Storage:
         return system, str(root).rstrip("/")
 
 
-def missing(name: str, where: str) -> StorageError:
+def missing(name: str, storage: Storage) -> StorageError:
     """Return the error for a result that a worker stored and the driver cannot find."""
     return StorageError(
-        f"{name} was stored, but {where} does not have it: all machines must see the same storage; give a shared "
-        "folder or an address such as s3://bucket/folder"
+        f"{name} was stored, but {storage.where} does not have it: all machines must see the same storage; give a "
+        "shared folder or an address such as s3://bucket/folder"
+    )
+
+
+def damaged(name: str, storage: Storage) -> StorageError:
+    """Return the error for a result whose file does not have the content that its name says."""
+    return StorageError(
+        f"{name} was stored, but its file in {storage.where} is damaged: check the disk or the file system"
     )

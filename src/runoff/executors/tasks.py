@@ -13,6 +13,7 @@ from typing import Any
 
 from runoff.errors import DeviceError
 from runoff.executors.base import Item, Kind, Place, Work
+from runoff.executors.recovery import Failure
 from runoff.executors.storage import Storage
 
 EVERY = 0.1  # seconds between two reports of a task; many tiny members share one
@@ -28,15 +29,6 @@ class Report:
     node: str
     stored: tuple[tuple[Item, str], ...] = ()
     sent: tuple[tuple[Item, Any], ...] = ()
-
-
-@dataclass(frozen=True)
-class Failure:
-    """An exception that ended a task."""
-
-    node: str
-    kind: str  # the name of its type
-    message: str
 
 
 def describe(kind: Any, place: Place) -> tuple[str, Kind]:
@@ -65,6 +57,7 @@ def measure(work: Work, item: Item, place: Place, storage: Storage | None, token
 def train(work: Work, items: list[Item], member: int, place: Place, storage: Storage | None) -> Iterator[Any]:
     """Train a group of items, store their results and report them."""
     node = platform.node()
+    yield Report(node)  # before anything that could hang
     try:
         _check(work, member, place)
         yield from _trained(work, items, place, storage, node)
@@ -84,19 +77,23 @@ def _trained(work: Work, items: list[Item], place: Place, storage: Storage | Non
             stored.append((item, future.result()))
 
     with ThreadPoolExecutor(WRITERS) as pool:
-        for item, result in work.train(items, place):
-            address = work.address(item)
-            if address is None:
-                sent.append((item, result))
-            elif storage is None:
-                sent.append((item, work.pack(item, result)))
-            else:
-                waiting.append((item, pool.submit(_store, work, item, result, storage, address)))
-                collect(WAITING)
-            if (stored or sent) and time.monotonic() - last >= EVERY:
-                yield Report(node, tuple(stored), tuple(sent))
-                stored, sent, last = [], [], time.monotonic()
-        collect(0)
+        try:
+            for item, result in work.train(items, place):
+                address = work.address(item)
+                if address is None:
+                    sent.append((item, result))
+                elif storage is None:
+                    sent.append((item, work.pack(item, result)))
+                else:
+                    waiting.append((item, pool.submit(_store, work, item, result, storage, address)))
+                    collect(WAITING)
+                if (stored or sent) and time.monotonic() - last >= EVERY:
+                    yield Report(node, tuple(stored), tuple(sent))
+                    stored, sent, last = [], [], time.monotonic()
+            collect(0)
+        except Exception:
+            yield Report(node, tuple(stored), tuple(sent))  # what is finished stays finished
+            raise
     if stored or sent:
         yield Report(node, tuple(stored), tuple(sent))
 

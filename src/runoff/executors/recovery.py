@@ -1,0 +1,98 @@
+"""Recovery: what is trained again after a failure, and which failures stop the run.
+
+A task can end without results for some of its items in three ways (`Failure.cause`):
+
+- "node": the node was lost. No member is to blame: the items that are left are trained again, together.
+- "worker": the process died and its node did not. The first item that is left is suspected, since tasks train their
+  items in order.
+- "error": the work raised an exception. The item that the message names is suspected, else the first that is left.
+
+A suspect is trained next, alone. The others follow at the end, as one group: if one member is faulty, only it is
+repeated, and if all are, the run stops before the others are tried again. When three suspects in a row turn out to be
+innocent, the group is halved each time.
+
+An item that fails three times in the same way stops the run, with the error and the name of the member. An error counts
+against the suspect. The death of a worker counts only against an item that was alone, and that of a node never, unless
+ten nodes in a row were lost with the same item alone on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from runoff import errors
+from runoff.errors import InputError, MemberError, StorageError
+from runoff.executors.base import Item, Work
+
+FAILURES = 3  # of one item in the same way, before the run stops
+NODES = 10  # lost in a row with one item alone on them, before the run stops
+NAMED = re.compile(r"member (\d+)\b")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An event that ended a task."""
+
+    node: str
+    kind: str  # the name of the type of the error
+    message: str
+    cause: Literal["error", "worker", "node"] = "error"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Items to train in one task."""
+
+    items: tuple[Item, ...]
+    innocent: int = 0  # suspects in a row without whom the group failed again
+
+
+class Recovery:
+    """The failures of one run."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.failures: Counter[tuple[Item, str]] = Counter()
+        self.lost: Counter[Item] = Counter()
+
+    def again(self, group: Group, left: Sequence[Item], failure: Failure) -> tuple[list[Group], list[Group]]:
+        """Return the groups to train next and those to train last, instead of what a task has left; or stop the run."""
+        if failure.cause == "node":
+            if len(left) == 1:
+                self.lost[left[0]] += 1
+                if self.lost[left[0]] >= NODES:
+                    raise MemberError(f"{self.work.name(left[0])} was lost with its node {NODES} times")
+            return [Group(tuple(left), group.innocent)], []
+        kind = getattr(errors, failure.kind, None)
+        if isinstance(kind, type) and issubclass(kind, InputError):  # it would be raised everywhere
+            raise kind(failure.message)
+        suspect, others = self._suspect(left, failure)
+        if failure.cause == "error" or len(group.items) == 1:
+            self._count(suspect, failure)
+        if not others:
+            return [Group((suspect,))], []
+        size = len(others) if group.innocent < FAILURES else (len(others) + 1) // 2
+        parts = [tuple(part) for part in (others[:size], others[size:]) if part]
+        return [Group((suspect,))], [Group(part, group.innocent + 1) for part in parts]
+
+    def _suspect(self, left: Sequence[Item], failure: Failure) -> tuple[Item, list[Item]]:
+        """Return the item that may be to blame, and the others."""
+        named = NAMED.match(failure.message) if failure.kind == MemberError.__name__ else None
+        members = [item for item in left if named and self.work.member(item) == int(named[1])]
+        suspect = (members or left)[0]
+        return suspect, [item for item in left if item != suspect]
+
+    def _count(self, item: Item, failure: Failure) -> None:
+        self.failures[item, failure.kind] += 1
+        if self.failures[item, failure.kind] < FAILURES:
+            return
+        name, times = self.work.name(item), f"{FAILURES} times in the same way"
+        for kind in (MemberError, StorageError):
+            if failure.kind == kind.__name__:
+                raise kind(f"{failure.message} ({times})")
+        where = f" on {failure.node}" if failure.node else ""
+        raise MemberError(f"{name} failed {times}{where}: {failure.kind}: {failure.message}")
