@@ -1,10 +1,10 @@
 """Train small members on features from a trusted encoder.
 
-With an encoder that was trained elsewhere, members can learn from few samples, so there can be more of them, and radii
-grow. The guarantee is then about edits of the samples that the *members* are trained on. Anyone who could edit the data
+With an encoder that was trained elsewhere, members can learn from few samples, so there can be more members, and radii
+grow. The guarantee then covers edits of the samples that the *members* are trained on. Anyone who could edit the data
 that the encoder was trained on could change every feature of every sample at once, and no radius covers that. So the
-encoder must come from data that the attacker cannot reach, be fixed before the untrusted data is looked at, and stay
-the same file: pin it by its hash. Here it is a principal component analysis of images that we trust.
+encoder must be trained on data that the attacker cannot reach, be fixed before anyone looks at the untrusted data, and
+never change: pin it by its SHA-256. Here it is a principal component analysis of images that we trust.
 """
 
 from sklearn.datasets import load_digits

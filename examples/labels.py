@@ -1,10 +1,10 @@
 """Certify against wrong labels, where the samples themselves are trusted.
 
-Users report, annotators err, and some of them lie; but often nobody tampers with the texts or the measurements. Then
-an edit is one changed label, and everything that reads no label may be learned from all samples at once: vocabularies,
-scalers, principal components. Members that start from such features need fewer labels, so more labels may be wrong.
-Inserted and deleted samples are not covered. The last rows count annotators instead: any labels, and also any samples,
-from so many of them.
+Annotators and users who report mails make mistakes, and some of them lie. Often the samples themselves, such as texts
+or measurements, can be trusted. An edit is then one changed label, and everything that reads no label may be learned
+from all samples at once: vocabularies, scalers, principal components. Members that start from such features need fewer
+labels, so more labels may be wrong. Inserted and deleted samples are not covered. For comparison, the last row counts
+annotators: an edit is then everything that one annotator contributes, labels and samples.
 """
 
 # Takes half a minute.

@@ -1,12 +1,13 @@
 """Certify a spam filter against the domains that send mails.
 
-How many sender domains must an attacker control to get a mail through? A filter learns from the mails that it receives,
-so one edit can be everything that one domain sends. The example compares this with one edited mail, with one changed
-label (a user who reports ham as spam), and with a filter without defence; then it poisons both filters for real. It
-learns from the first collections of a corpus of 6,046 real mails and is tested on those that were added later.
+How many sender domains must an attacker control to get a spam mail through? A filter learns from the mails that it
+receives, so one edit can be everything that one domain sends. This example compares three kinds of edits (all mails of
+a domain, one mail, and one label, such as a user's report of ham as spam) with a filter without defence. Then it
+poisons the certified and the undefended filter for real. The filters learn from the first collections of a corpus of
+6,046 real mails and are tested on the collections that were added later.
 
-Training mails are 15 % spam and test mails 50 %, so the plan and all accuracies are means of the two classes. The
-signs of spam are fixed rules, which learn nothing. Where mails are trusted and labels are not, members may also use
+Training mails are 15 % spam and test mails 50 %, so the plan and all accuracies are means over the two classes. The
+signs of spam are fixed rules, which learn nothing. If mails are trusted and only labels are not, members may also use
 directions that are learned from the words of all mails, without labels.
 """
 
@@ -33,7 +34,7 @@ names = np.array(data.classes)  # ham and spam
 y, y_test, domains = names[data.y_train], names[data.y_test], data.groups_train
 print(f"{len(y)} training mails of {len(set(domains))} domains, {len(y_test)} test mails")
 
-# Features that no mail can influence for another: 105 signs of spam, and words under fixed hashes.
+# Features that depend on the mail alone: 105 signs of spam, and counts of words under fixed hashes.
 parts = np.array_split(np.array([*data.x_train, *data.x_test], object), 20)
 signs = np.concatenate(Parallel(n_jobs=2)(delayed(signs_of)(part) for part in parts))
 hashes = HashingVectorizer(
@@ -89,7 +90,7 @@ predicted = undefended.predict(both_test[:, word_columns])
 accuracy = 100 * np.mean([np.mean(predicted[y_test == name] == name) for name in names])
 print(f"{'none':8}{1:>4}{accuracy:>7.1f}   (no defence: a ridge classifier on the words of all mails)")
 
-# What an attacker needs who wants spam to get through.
+# How many domains does an attacker need to get spam through?
 certified, found = threats["sources"][0], certificates["sources"]
 to_ham = found.radius_to("ham")
 caught = (y_test == "spam") & (found.prediction == "spam")
@@ -104,8 +105,8 @@ print("The weakest of them, and the safest:")
 for i in np.flatnonzero(caught)[[np.argmin(needed), np.argmax(needed)]]:
     print(f"- {data.columns_test['name'][i][:12]} from {data.groups_test[i]}: {found.explain(i, to='ham')}")
 
-# Poisoning for real: mails with the signs and words of one spam mail are inserted as ham, from new domains. The
-# attacker knows the key, and takes domains that fall into the buckets of the smallest attack.
+# Real poisoning: mails with the signs and words of one spam mail are inserted as ham, from new domains. The attacker
+# knows the key, and uses domains that hash into the buckets of the smallest attack.
 partition = certified.partition_
 invented = np.array([f"attacker{i}.example" for i in range(4000)])
 hashed = partition.buckets(None, None, partition.sources(invented, len(invented)))

@@ -18,11 +18,11 @@ train, test, y_train, y_test = train_test_split(table, data.target_names[data.ta
 members = HistGradientBoostingClassifier(max_iter=30, min_samples_leaf=5, categorical_features="from_dtype")
 print(runoff.plan(train, y_train, members, budgets=(1, 2, 4), n_partitions=(5, 10, 20), elections=["runoff"]))
 
-known = ["benign", "malignant"]  # all possible labels, whatever the samples say
+known = ["benign", "malignant"]  # all possible labels, fixed in advance
 classifier = runoff.RunoffClassifier(members, n_partitions=20, classes=known, n_jobs=2).fit(train, y_train)
 certificates = classifier.certify(test)
 print(runoff.certified_accuracy(certificates, y_test, [0, 1, 2, 4, 8]))
 
-# One row is wrong, and one person asks to be forgotten: only the members that these rows reach are retrained.
+# One row is wrong, and one person asks for deletion: only the members that these two rows reach are retrained.
 classifier.update(remove=(train[:2], y_train[:2]))
 print(f"{len(classifier.updated_members_)} of {classifier.partition_.n_members} members were retrained")

@@ -18,16 +18,15 @@ PAGE = ROOT / "docs" / "gallery.md"
 PICTURES = ROOT / "docs" / "gallery"
 HEAD = """# Examples
 
-Every file of `examples/`, with its output and a picture of what it certifies. `python scripts/gallery.py` writes this
-page.
+Every file in `examples/`, with its output and a figure of its certified accuracy. `python scripts/gallery.py` writes
+this page.
 
 ## Notebooks
 
-With their outputs, for three kinds of users: [practitioners](../examples/notebooks/practitioner.ipynb)
-(choose settings, compare with the undefended model, forget a sample),
-[researchers](../examples/notebooks/researcher.ipynb) (elections, bounds and attacks on your scores), and
-[security teams](../examples/notebooks/security.ipynb) (sources, targets, gates, proofs).
-`python scripts/notebooks.py` runs them, from the Python files beside them.
+There are notebooks with outputs for [practitioners](../examples/notebooks/practitioner.ipynb) (choose settings, compare
+with the undefended model, forget a sample), [researchers](../examples/notebooks/researcher.ipynb) (elections, bounds and
+attacks on your scores), and [security teams](../examples/notebooks/security.ipynb) (sources, targets, gates, proofs).
+`python scripts/notebooks.py` makes them from the Python files in the same folder.
 """
 ONE_CURVE = """from matplotlib import pyplot as plt
 

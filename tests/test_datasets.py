@@ -99,7 +99,7 @@ def test_where_data_is_looked_for(monkeypatch, tmp_path):
     assert places.data_directory(None) == Path("/home/user/.cache/runoff")
 
 
-def test_nobody_without_a_home_is_left_in_the_dark(monkeypatch):
+def test_a_missing_home_directory_gets_a_message(monkeypatch):
     def homeless():
         raise RuntimeError
 
@@ -119,7 +119,7 @@ def test_the_package_stays_light():
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "gtsrb", "spamassassin"])
-def test_what_is_missing_is_told_with_file_address_and_checksum(name):
+def test_missing_files_are_named_with_address_and_checksum(name):
     with pytest.raises(datasets.MissingError) as told:
         datasets.load(name, "my data")
     message = str(told.value)
@@ -131,7 +131,7 @@ def test_what_is_missing_is_told_with_file_address_and_checksum(name):
         assert archive.url_base in message
 
 
-def test_names_and_paths_that_are_none():
+def test_invalid_names_and_paths():
     with pytest.raises(datasets.DatasetError, match=r"'cifar11' is neither a dataset \(digits, mnist, cifar10, gtsrb"):
         datasets.load("cifar11")
     with pytest.raises(datasets.DatasetError, match="size applies to folders of images only, not to 'digits'"):
@@ -155,7 +155,7 @@ def test_paths_that_the_system_does_not_know():
     assert f"{long}/mnist cannot be created (File name too long); run" in error_message(datasets.fetch, "mnist", long)
 
 
-def test_what_may_not_be_read_is_told(tmp_path, monkeypatch):
+def test_unreadable_files_are_named(tmp_path, monkeypatch):
     np.savez("mine.npz", **own_arrays())
     picture(tmp_path / "mine/train/a/0.png", images(4, 4))
 

@@ -62,7 +62,7 @@ def test_a_path_that_is_no_text(tmp_path):
     assert f"from {tmp_path}/?/mine.npz, fingerprint " in done.stdout
 
 
-def test_a_data_directory_that_is_not_there(tmp_path):
+def test_a_missing_data_directory(tmp_path):
     nowhere = tmp_path / "nowhere"
     result = run("list", "--data-dir", nowhere)
     assert (result.exit_code, result.stdout.count("missing")) == (0, 4)

@@ -154,7 +154,7 @@ def test_a_part_of_something_else_is_not_the_servers_fault(server, tmp_path, n):
     assert server.asked == [f"bytes={n}-", None, None, None, None]
 
 
-def test_a_wrong_server_is_asked_from_zero_once(server, tmp_path):
+def test_a_download_from_a_wrong_server_is_restarted_once(server, tmp_path):
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / f"{FIRST}.part").write_bytes(server.files[FIRST][:1000])
     server.files[FIRST] = bytes(300000)
@@ -242,7 +242,7 @@ def test_without_a_network(server, tmp_path):
 
 
 @pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), TimeoutError("timed out")])
-def test_an_address_that_nobody_knows_is_asked_once(server, tmp_path, monkeypatch, error):
+def test_an_unknown_address_is_tried_once(server, tmp_path, monkeypatch, error):
     asked = []
 
     def connect(address, *_, **__):

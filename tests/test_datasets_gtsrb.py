@@ -210,7 +210,7 @@ def test_a_wrong_gtsrb_is_refused(signs, tmp_path, packed, name, data, message):
         datasets.load("gtsrb", tmp_path)
 
 
-def test_zip_files_that_are_none(signs, tmp_path):
+def test_invalid_zip_files(signs, tmp_path):
     signs.zip(tmp_path)
     path = tmp_path / "GTSRB_Final_Training_Images.zip"
     whole = path.read_bytes()

@@ -203,7 +203,7 @@ def test_without_a_from_header():
 @pytest.mark.parametrize(
     "value", ["", "tomorrow", "Mon, 1 Jan 102 00:00:00", "31 Feb 2002 00:00:00", "1 Jan 99999999999", "0"]
 )
-def test_dates_that_are_none(value):
+def test_invalid_dates(value):
     assert np.isnat(sent_on(f"Date: {value}\n\n"))
 
 

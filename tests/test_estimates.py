@@ -33,7 +33,7 @@ def test_against_one_sample_at_a_time(election, offsets):
 
 
 @pytest.mark.parametrize("offsets", [[0], [0, 3]])
-def test_members_that_have_seen_a_sample_have_no_say(offsets):
+def test_members_that_have_seen_a_sample_are_left_out(offsets):
     spread = spreads.cyclic(12, offsets)
     learnt = SCORES.copy()
     for i, bucket in enumerate(BUCKETS):

@@ -204,7 +204,7 @@ def test_no_edit_turns_a_prediction_into_an_error():
 
 @pytest.mark.filterwarnings("ignore:.*members learn nothing")
 @pytest.mark.filterwarnings("ignore:(no )?member:UserWarning")
-def test_no_edit_takes_away_the_only_member_that_learnt_and_all_predictions_with_it():
+def test_no_edit_of_the_only_trained_member_prevents_predictions():
     rng = np.random.default_rng(0)
     one_in = KNeighborsClassifier(5, algorithm="brute")
     settings = {"n_partitions": 7, "classes": [0, 1]}
@@ -262,7 +262,7 @@ def test_inputs_that_a_member_fails_on_get_its_shares_and_the_others_their_score
     np.testing.assert_array_equal(alone[0], scores[2])
 
 
-def test_what_is_wrong_with_the_machine_stops_the_work():
+def test_errors_of_the_machine_stop_the_fit():
     fitted = classifier(FailsOn(MemoryError), n_partitions=3).fit(TRAIN_X, TRAIN_Y)
     with pytest.raises(MemberError, match="member 0 could not be scored: MemoryError: too large"):
         fitted.predict(np.full((1, 64), 101.0))

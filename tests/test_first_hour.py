@@ -189,7 +189,7 @@ def test_a_step_fitted_in_front_is_warned_of(x, step):
         np.ones((30, 4)),
     ],
 )
-def test_steps_in_front_are_not_seen_where_there_are_none(x):
+def test_no_warning_without_a_step_in_front(x):
     fitted(estimator=FIRST, n_partitions=1).fit(x, Y[: x.shape[0]])
 
 

@@ -36,7 +36,7 @@ def test_integers_hash_alike_in_every_type_that_holds_them(array):
 
 
 @given(hnp.arrays(np.float64, (4, 3), elements=st.floats(width=32)))
-def test_a_row_hashes_alike_in_any_company(array):
+def test_a_row_hashes_alike_whatever_the_other_rows(array):
     whole = digest(array)
     assert [digest(row[None])[0] for row in array] == whole
     assert digest(array[::-1]) == whole[::-1]
@@ -226,7 +226,7 @@ def test_a_hash_that_is_negative_anywhere_is_rejected():
         partition.buckets(content, partition.digests(content))
 
 
-def test_how_evenly_samples_are_divided_is_told():
+def test_the_balance_of_a_partition_is_described():
     told = Partition.make(2, 2, 0, KEY).balance(np.array([3, 0, 2, 1]))
     assert told == "4 members, each bucket in 2: 0 to 3 samples per member, 1.5 on average, 1 without any"
 

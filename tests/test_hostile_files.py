@@ -105,7 +105,7 @@ def test_what_a_kill_leaves_is_known_and_goes(tmp_path):
 # --- the spread of a run follows from its partition -------------------------------------------------------------------
 
 
-def test_a_spread_that_reaches_nobody_is_noticed(tmp_path):
+def test_a_spread_of_another_partition_is_detected(tmp_path):
     run = a_run(tmp_path / "run", k=5, d=2)
     true = np.load(run / "spread.npy")
     for forged in (np.zeros((10, 0), np.int64), np.zeros((10, 1), np.int64), true[:, :1], true[::-1], true[:5]):

@@ -62,7 +62,7 @@ def test_layouts_and_containers(tmp_path):
     assert _mapped(np.load(tmp_path / "scores.npy", mmap_mode="r")[5:]) is not None
 
 
-def test_ballots_can_be_written_to_a_file_and_certified_from_there(tmp_path):
+def test_ballots_can_be_certified_from_a_file(tmp_path):
     shape = SCORES.shape
     out = np.lib.format.open_memmap(tmp_path / "ballots.npy", "w+", np.uint8, shape)
     runoff.rank(iter(np.array_split(SCORES, 4)), out=out)
@@ -176,7 +176,7 @@ def test_bad_settings():
         runoff.certify(SCORES, bound="loose")
 
 
-def test_nobody_is_reached():
+def test_no_member_is_reached():
     for spread in (np.empty((3, 0), int), [[], [], []], np.zeros((3, 7), bool)):
         for bound in ("paper", "tight"):
             certificates = runoff.certify(SCORES, spread=spread, bound=bound)
@@ -292,7 +292,7 @@ def test_blocks_are_as_large_as_their_scores_may_get(monkeypatch, dtype, limit, 
     np.testing.assert_array_equal(np.concatenate(cut), given)
 
 
-def test_ballots_go_where_they_are_told_to():
+def test_ballots_are_written_to_the_given_array():
     longer = np.full((40, 7, 4), 9, np.uint8)
     assert runoff.rank(SCORES, out=longer) is longer
     np.testing.assert_array_equal(longer[:30], runoff.rank(SCORES))

@@ -119,7 +119,7 @@ def test_estimators_with_random_numbers_and_threads_of_their_own(estimator):
     np.testing.assert_array_equal(a.scores(TEST_X).values, b.scores(TEST_X).values)
 
 
-def test_a_label_that_nobody_used_touches_the_members_of_its_bucket_only():
+def test_a_new_label_touches_the_members_of_its_bucket_only():
     names = np.array([f"digit {y}" for y in TRAIN_Y])
     known = [f"digit {y}" for y in range(10)] + ["x" * 99]
     a = classifier(classes=known).fit(TRAIN_X, names)
@@ -227,7 +227,7 @@ def test_scores_of_every_sort_are_on_one_scale():
         assert ((scores >= 0) & (scores <= 1) | (scores == -1)).all()
 
 
-def test_seeds_are_averaged_and_can_be_told_apart():
+def test_seeds_are_averaged_and_differ():
     tree = RandomForestClassifier(3)
     one, three = (classifier(estimator=tree, n_partitions=2, n_seeds=n).fit(TRAIN_X, TRAIN_Y) for n in (1, 3))
     assert [len(m.fitted) for m in three.members_] == [3] * 4

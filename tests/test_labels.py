@@ -161,7 +161,7 @@ def test_labels_that_an_array_has_rounded_are_refused():
         RunoffClassifier(NEAREST, n_partitions=8, classes=[0, 2048]).fit(POINTS, np.float16([0, 2048] * 10))
 
 
-def test_classes_that_cannot_be_told_apart_are_refused():
+def test_classes_that_cannot_be_distinguished_are_rejected():
     for classes in (np.array([2**53, 2**53 + 1, 1.0]), [2**53, 2**53 + 1, 0.5]):
         with pytest.raises(ValueError, match=r"labels must be exact|classes must stay distinct in one array"):
             RunoffClassifier(NEAREST, classes=classes).fit(POINTS, [1] * 20)

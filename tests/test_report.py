@@ -200,7 +200,7 @@ def test_the_papers_marks_are_for_its_data_alone(tmp_path):
         assert data["sources"][0]["paper"] is None
 
 
-def test_the_improvement_goes_on_where_one_curve_ends():
+def test_the_improvement_is_drawn_where_one_curve_ends():
     method = {"source": 0, "label": "one", "paper": [], "name": "DPA"}
     data = {
         "unit": {"name": "samples"},
@@ -368,7 +368,7 @@ def test_names_from_users_are_escaped(tmp_path):
     assert data["sources"][0]["name"] == folder.name
 
 
-def test_the_page_asks_nothing_of_the_network_and_runs_only_its_own_scripts(plain, tmp_path):
+def test_the_page_makes_no_requests_and_runs_only_its_own_scripts(plain, tmp_path):
     out = tmp_path / "report.html"
     assert run("report", plain, "--out", out, "--use-seeds", 1).exit_code == 0
     text = out.read_text()

@@ -127,7 +127,7 @@ def test_runs_on_the_same_inputs_share_their_sample(folder):
     assert "the same" not in data["samples"][1]["how"]
 
 
-def test_an_input_can_be_asked_for(folder, tmp_path):
+def test_an_input_can_be_selected(folder, tmp_path):
     chosen = {shown["i"] for shown in report.collect([source(folder)], sample=2)["samples"][0]["inputs"]}
     asked = next(i for i in range(60) if i not in chosen)
     out = tmp_path / "report.html"

@@ -121,7 +121,7 @@ def test_networks_that_cannot_be_trained_on_one_sample_are_rejected_whatever_is_
         ({"jitter": 1.5}, "jitter must be at most 1"),
     ],
 )
-def test_a_recipe_that_is_none(change, told):
+def test_an_invalid_recipe(change, told):
     with pytest.raises(ValueError, match=told):
         dataclasses.replace(SHORT, **change)
     with pytest.raises(ValueError, match="recipe must be a Recipe or one of 'paper'"):
@@ -365,7 +365,7 @@ def test_a_network_of_ones_own_is_given_again_to_load(tmp_path):
     np.testing.assert_array_equal(fitted.scores(TEST_X).values, loaded.scores(TEST_X).values)
 
 
-def test_checkpoints_are_whole_and_say_what_is_wrong(tmp_path):
+def test_checkpoints_are_complete_and_errors_name_the_cause(tmp_path):
     fitted = classifier(checkpoints=tmp_path).fit(TRAIN_X, TRAIN_Y)
     files = sorted(tmp_path.iterdir())
     assert [f.name for f in files] == [f"member-{m:06d}-seed-0000.safetensors" for m in range(4)]
@@ -465,7 +465,7 @@ def test_bad_input_gets_a_sentence(settings, data, told):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
-def test_a_gpu_that_is_not_there():
+def test_a_missing_gpu():
     with pytest.raises(DeviceError, match="PyTorch sees no CUDA GPU; use device='cpu'"):
         classifier(device="cuda").fit(TRAIN_X, TRAIN_Y)
 
@@ -639,7 +639,7 @@ def test_scores_in_half_precision_are_what_is_read_back(tmp_path):
         lambda state: state.update({"more": torch.zeros(1)}),
     ],
 )
-def test_a_saved_network_that_is_none(tmp_path, hurt):
+def test_an_invalid_saved_network(tmp_path, hurt):
     import hashlib
 
     from safetensors.torch import load, save

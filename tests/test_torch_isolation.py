@@ -112,7 +112,7 @@ def test_a_network_is_the_same_alone_in_groups_and_in_any_order(network, recipe)
 
 
 @pytest.mark.parametrize("network", [networks.small, Dropping, Hidden, Drawing])
-def test_a_network_is_asked_as_it_will_be_when_it_is_loaded(network):
+def test_a_network_scores_the_same_after_it_is_loaded(network):
     done = trained(range(4), network)
     trainer = Trainer(network, ALL, (8, 8, 1), 10, device="cpu")
     for order in ([0, 1, 2, 3], [3, 1]):
@@ -121,7 +121,7 @@ def test_a_network_is_asked_as_it_will_be_when_it_is_loaded(network):
 
 
 @pytest.mark.parametrize("network", [networks.small, Dropping])
-def test_whoever_takes_the_results_may_draw_and_ask_in_between(network):
+def test_callers_may_draw_random_numbers_between_results(network):
     expected = trained(range(8), network)
     trainer = Trainer(network, ALL, (8, 8, 1), 10, device="cpu", in_flight=2)
     for done in trainer.train(jobs(range(8)), TEST_X[..., None]):
@@ -133,7 +133,7 @@ def test_whoever_takes_the_results_may_draw_and_ask_in_between(network):
 
 
 @pytest.mark.parametrize("network", [networks.small, Dropping, Drawing])
-def test_fits_in_other_threads_have_no_say(network):
+def test_fits_in_other_threads_do_not_matter(network):
     expected = trained(range(4), network)
     with ThreadPoolExecutor(3) as pool:
         for given in pool.map(lambda _: trained(range(4), network), range(3)):
@@ -184,7 +184,7 @@ class Clocked(nn.Linear):
         nn.init.constant_(self.bias, next(Clocked.ticks))
 
 
-def test_what_is_global_has_no_say_and_is_left_alone():
+def test_global_settings_do_not_matter_and_are_restored():
     reference = trained([2], Dropping)
     torch.manual_seed(99)
     np.random.seed(99)  # noqa: NPY002
@@ -198,13 +198,13 @@ def test_what_is_global_has_no_say_and_is_left_alone():
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_seeds_are_added_without_changing_those_that_are_there():
+def test_added_seeds_do_not_change_existing_networks():
     one, three = trained([1, 4]), trained([1, 4], n_seeds=3)
     assert all(same(one[key], three[key]) for key in one)
     assert not same(three[1, 0], three[1, 1])
 
 
-def test_samples_of_others_have_no_say():
+def test_samples_of_other_members_do_not_matter():
     other = X[..., None].copy()
     own = np.zeros(len(other), bool)
     own[PARTS[4]] = True
@@ -215,7 +215,7 @@ def test_samples_of_others_have_no_say():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_the_type_of_the_array_has_no_say(dtype):
+def test_the_type_of_the_array_does_not_matter_for_networks(dtype):
     """One sample with a fraction converts all bytes to floats."""
     a, b = trained([3]), trained([3], samples=X[..., None].astype(dtype))
     assert same(a[3, 0], b[3, 0])
@@ -261,7 +261,7 @@ def test_the_order_of_samples_does_not_matter(base):
     np.testing.assert_array_equal(base.scores(TEST_X).values, again.scores(TEST_X).values)
 
 
-def test_how_many_inputs_are_asked_does_not_matter(base):
+def test_the_number_of_scored_inputs_does_not_matter(base):
     whole = base.scores(TEST_X).values
     parts = [base.scores(TEST_X[rows]).values for rows in (slice(0, 1), slice(1, 66), slice(66, 70))]
     np.testing.assert_array_equal(whole, np.concatenate(parts))
@@ -283,7 +283,7 @@ np.save(sys.argv[2], fitted.scores(TEST_X).values)
 """
 
 
-def test_killed_at_any_moment_it_goes_on_to_the_same_result(tmp_path):
+def test_killed_at_any_moment_a_fit_resumes_to_the_same_result(tmp_path):
     folder, out = tmp_path / "kept", tmp_path / "scores.npy"
     command = [sys.executable, "-c", RUN, str(folder), str(out)]
     killed = 0

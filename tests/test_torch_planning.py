@@ -25,7 +25,7 @@ def networks(**settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"spread": 2}, {"n_seeds": 2}, {"encoder": halves}])
-def test_the_networks_and_heads_that_are_asked_for_are_trained(settings):
+def test_the_requested_networks_and_heads_are_trained(settings):
     classifier = networks(election="plurality", **settings)
     (choice,) = runoff.plan(X, Y, classifier, budgets=1, n_partitions=[5], elections=["plurality"])
     fitted = networks(election="plurality", n_partitions=5, **settings).fit(X, Y)

@@ -208,7 +208,7 @@ def test_which_blocks_are_products(chosen):
         lambda block: block.register_full_backward_pre_hook(lambda *_: None),
     ],
 )
-def test_blocks_that_somebody_looks_at(hook):
+def test_blocks_with_hooks(hook):
     """The effect of a hook between two blocks would not be masked."""
     blocks, x = list(NetworkInNetwork(3, 7).blocks), torch.zeros(2, 3, 8, 8)
     handle = hook(blocks[1])

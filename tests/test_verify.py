@@ -174,7 +174,7 @@ def test_files_that_are_no_plain_files_are_named(kind, copy, folder, tmp_path):
 @pytest.mark.parametrize(
     "data", [b"", b"[" * 10**5, b"{}", b'{"format": "runoff run", "version": 9}', b'{"a": 1, "a": 2}', b'{"a": NaN}']
 )
-def test_a_manifest_that_is_none_is_refused(data, tmp_path):
+def test_an_invalid_manifest_is_rejected(data, tmp_path):
     (tmp_path / "manifest.json").write_bytes(data)
     result = run("verify", tmp_path)
     assert result.exit_code == 4
@@ -259,7 +259,7 @@ def test_an_edited_parquet_file_is_named(copy, folder):
 
 
 @pytest.mark.parametrize("text", ["", "input\n", "input,prediction,radius,runner_up\n0,0,x,1\n", "a" * 10**6, "\x00\n"])
-def test_rows_that_are_none_are_refused(text, copy, folder):
+def test_invalid_rows_are_rejected(text, copy, folder):
     path = copy()
     (path / "certificates" / "runoff-tight-1.csv").write_text(text)
     rehash(path)

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # For practitioners: certify the model that you have
 #
-# A table, a scikit-learn pipeline, and a number of poisoned samples that you want to withstand. What does it cost?
+# You have a table, a scikit-learn pipeline, and a number of poisoned samples that you want to withstand. This notebook
+# shows what the protection costs in accuracy.
 
 # %%
 from sklearn.datasets import load_breast_cancer

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # For researchers: elections, bounds and attacks on the scores of an ensemble
 #
-# All that a certificate needs is an array of scores, `(n_samples, n_members, n_classes)`.
+# A certificate needs only an array of scores, `(n_samples, n_members, n_classes)`.
 
 # %%
 import numpy as np

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # For security teams: sources, targets, gates and proofs
 #
-# Training data comes from 150 clinics, and some of them may be compromised. How many, before a malignant tumour may be
-# reported as benign?
+# Training data comes from 150 clinics, and some of them may be compromised. How many compromised clinics does it take
+# before a malignant tumour may be reported as benign?
 
 # %%
 import json
