@@ -24,8 +24,9 @@ this page.
 ## Notebooks
 
 There are notebooks with outputs for [practitioners](../examples/notebooks/practitioner.ipynb) (choose settings, compare
-with the undefended model, forget a sample), [researchers](../examples/notebooks/researcher.ipynb) (elections, bounds and
-attacks on your scores), and [security teams](../examples/notebooks/security.ipynb) (sources, targets, gates, proofs).
+with the undefended model, forget a sample), [researchers](../examples/notebooks/researcher.ipynb) (elections, bounds
+and attacks on your scores), and [security teams](../examples/notebooks/security.ipynb) (sources, targets, gates,
+proofs).
 `python scripts/notebooks.py` makes them from the Python files in the same folder.
 """
 ONE_CURVE = """from matplotlib import pyplot as plt
