@@ -23,9 +23,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import runoff
-from runoff import RunoffClassifier, estimates, hashing
+from runoff import RunoffClassifier, check, estimates, hashing
 from runoff.errors import InputError, StorageError
 from runoff.partition import Partition
+from runoff.report import _election_figure
+from runoff.report.source import Source
+from runoff.saving import proofs
 
 X, Y = load_digits(return_X_y=True)
 X, Y, NEW, NEW_Y = X[:700], Y[:700], X[700:740], Y[700:740]
@@ -331,6 +334,19 @@ def test_saved_classifiers_keep_threat_and_transformer(tmp_path):
     (tmp_path / "model" / "shared.skops").write_bytes(b"")
     with pytest.raises(StorageError, match=r"shared\.skops"):
         RunoffClassifier.load(tmp_path / "model")
+
+
+def test_estimates_figures_and_proofs_say_what_is_not_covered(tmp_path, capsys):
+    limits = "inserted and deleted samples are not covered"
+    estimate = estimates.of_classifier(BASE, X[:300], Y[:300], [0, 2])
+    assert f"at 2 changed labels ({limits}); member accuracy" in str(estimate)
+    own = estimates.out_of_part(BASE.scores(X[:300]), Y[:300], BASE.buckets_of(BASE.samples_of(X[:300])), [0, 2])
+    assert str(own) == str(estimate)
+    source = Source.from_classifier(BASE, NEW, NEW_Y)
+    assert _election_figure.draw(source).get_suptitle().endswith(limits)
+    proofs.write(tmp_path / "proof.json", BASE.certify(NEW), BASE.scores(NEW).values)
+    assert check.main([str(tmp_path / "proof.json")]) == 0
+    assert f"Radii count changed labels; {limits}." in capsys.readouterr().out
 
 
 def test_out_of_part_estimates():

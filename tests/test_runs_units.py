@@ -61,7 +61,16 @@ def test_a_run_with_groups_counts_sources(runs, tmp_path):
 def test_a_report_says_sources_and_labels(runs, tmp_path):
     for name, words in (
         ("sources", ['data-noun="source"', "An edit is one source", "may control any sources", "corrupting any"]),
-        ("labels", ['data-noun="changed label"', "Inserted and deleted samples are not covered", "are trusted"]),
+        (
+            "labels",
+            [
+                'data-noun="changed label"',
+                "Inserted and deleted samples are not covered",
+                "are trusted",
+                "cannot change its prediction (inserted and deleted samples are not covered).",
+                'data-caveat=" (inserted',
+            ],
+        ),
     ):
         done("report", runs / name, "--out", tmp_path / "report.html")
         page = (tmp_path / "report.html").read_text()
@@ -113,6 +122,10 @@ def test_runs_of_labels_can_only_relabel(runs, tmp_path):
     np.testing.assert_array_equal(Run.open(out).ballots(), Run.open(tmp_path / "again").ballots())
     shown = " ".join(done("certify", out).split())
     assert "Inserted and deleted samples are not covered." in shown
+    limits = "inserted and deleted samples are not covered"
+    short = " ".join(done("certify", out, "--require", "1:100%", code=3).split())
+    assert f"at 1 changed label ({limits}), required 100 %" in short
+    assert f"radii count changed labels; {limits})" in done("verify", out)
 
 
 def test_runs_of_different_units_are_not_mixed_up(runs):

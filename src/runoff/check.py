@@ -34,6 +34,11 @@ from typing import Any, NamedTuple
 
 FORMAT, VERSION = "runoff proof", 1
 ELECTIONS, BOUNDS = ("plurality", "runoff", "maximin"), ("tight", "paper")  # maximin is not in the paper: tight only
+UNITS = {  # what a radius counts, and what it covers
+    "samples": "samples that are inserted, deleted or relabelled",
+    "sources": "sources, whatever they contribute",
+    "labels": "changed labels; inserted and deleted samples are not covered",
+}
 MOST_FILE, MOST_BALLOTS, MOST_MEMBERS = 2**29, 2**31, 10**6  # bytes, bytes, members and buckets
 SEARCH = 20_000  # nodes to exclude an attack
 ATTACKS = 3  # threats that are searched for an attack on radius + 1 buckets
@@ -583,6 +588,7 @@ class Proof(NamedTuple):
     spread: Spread | None
     ballots: bytes | array[int]
     claims: list[Claim]
+    unit: str = "samples"
 
     def rows(self, i: int) -> list[Row]:
         """Return the ballots of input i, each checked to be a ranking."""
@@ -623,6 +629,8 @@ def parse(data: bytes) -> Proof:
     for name, known in (("election", ELECTIONS), ("bound", BOUNDS)):
         if proof.get(name) not in known:
             raise MalformedError(f"{name} must be one of {', '.join(known)}, got {proof.get(name)!r:.40}")
+    if (unit := proof.get("unit", "samples")) not in [*UNITS]:
+        raise MalformedError(f"unit must be one of {', '.join(UNITS)}, got {unit!r:.40}")
     if proof["election"] == "maximin" and proof["bound"] == "paper":
         raise MalformedError("bound must be tight for maximin, which is not in the paper, got 'paper'")
     k = _number(proof, "n_members", 1, MOST_MEMBERS)
@@ -631,7 +639,9 @@ def parse(data: bytes) -> Proof:
     columns = [_column(proof, name, n) for name in ("prediction", "runner_up", "radius")]
     claims = [Claim(*row) for row in zip(*columns, strict=True)]
     spread = _spread(proof.get("spread"), k)
-    return Proof(proof["election"], proof["bound"], k, n_classes, spread, _ballots(proof, n, k, n_classes), claims)
+    return Proof(
+        proof["election"], proof["bound"], k, n_classes, spread, _ballots(proof, n, k, n_classes), claims, unit
+    )
 
 
 def _no_constant(name: str) -> None:
@@ -740,6 +750,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{proof.bound} bound\n"
         f"Proven: {n:,} predictions and runner-ups, by holding each election again.\n"
         f"Proven: {n:,} radii; for {exact:,} of them an attack on radius + 1 buckets was replayed, so they are exact.\n"
+        f"Radii count {UNITS[proof.unit]}.\n"
         "Not checked: that these are the ballots of the trained members, and that an edit reaches only the members of "
         "its bucket. `runoff verify` checks both on the run itself.\n"
     )

@@ -18,6 +18,11 @@ class Unit:
     axis: str  # of a chart
     limits: str = ""  # what the radius does not cover, printed with every radius
 
+    @property
+    def caveat(self) -> str:
+        """What is not covered, in brackets after a space, or nothing."""
+        return f" ({self.limits})" if self.limits else ""
+
     def count(self, n: int) -> str:
         """Return a number of edits, as in 1 source or 2 sources."""
         return count(n, self.noun)
@@ -27,7 +32,7 @@ class Unit:
         if not radius:
             return f"Nothing is proven: one {self.noun} might {effect}."
         which = f"single {self.noun}" if radius == 1 else f"{radius} {self.noun}s"
-        return f"Proven: no {which}{self._scope(radius)} can {effect}{f' ({self.limits})' if self.limits else ''}."
+        return f"Proven: no {which}{self._scope(radius)} can {effect}{self.caveat}."
 
     def _scope(self, radius: int) -> str:
         if self.name == "sources":

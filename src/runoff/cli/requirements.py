@@ -49,10 +49,10 @@ class Verdict(Requirement):
 
     def __str__(self) -> str:
         """Return the shortfall as a sentence."""
-        what = "certified and correct" if self.correct else "certified"
+        what, unit = "certified and correct" if self.correct else "certified", unit_of(self.unit)
         return (
             f"{self.inputs:,} of {count(self.of, 'input')} ({100 * self.inputs / self.of:.2f} %) are {what} at "
-            f"{unit_of(self.unit).count(self.edits)}, required {self.percent:g} % ({self.needed(self.of):,})"
+            f"{unit.count(self.edits)}{unit.caveat}, required {self.percent:g} % ({self.needed(self.of):,})"
         )
 
 

@@ -98,10 +98,9 @@ class Target:
         if not self.labelled:
             which = f"{inputs} predicted as another class"
         unit = unit_of(self.unit)
-        limits = f" ({unit.limits})" if unit.limits else ""
         return (
             f"Might become {self.names[0]}: the share of {which} for which it is not proven that this many "
-            f"{unit.noun}s cannot make the ensemble predict {self.names[0]}{limits}."
+            f"{unit.noun}s cannot make the ensemble predict {self.names[0]}{unit.caveat}."
         )
 
 

@@ -190,18 +190,19 @@ def _choices(
         warnings.filterwarnings("ignore", message=".*members learn nothing", category=UserWarning)  # the table shows it
         classifier.fit(X, y, groups)
         ballots, buckets = classifier.training_votes(rows)
-    choices = []
+    choices, unit = [], classifier.partition_.unit
     for rule in compared:
         bound = classifier.bound if rule.in_paper else "tight"
         spread = classifier.partition_.spread
         if few is None:
             estimate = estimates.out_of_part(
-                ballots, codes[rows], buckets, edits, election=rule, spread=spread, bound=bound, balanced=balanced
-            )
+                ballots, codes[rows], buckets, edits, election=rule, spread=spread, bound=bound, balanced=balanced,
+                unit=unit,
+            )  # fmt: skip
         else:
             estimate = estimates.extrapolated(
                 ballots[:, :few], codes[rows], buckets, edits, n_members=n_members, election=rule, bound=bound,
-                balanced=balanced,
+                balanced=balanced, unit=unit,
             )  # fmt: skip
         choices.append(
             Choice(
@@ -213,7 +214,7 @@ def _choices(
                 balance=classifier.balance(),
                 n_members=n_members,
                 n_idle=classifier.n_idle(),
-                unit=classifier.partition_.unit,
+                unit=unit,
             )
         )
     return choices

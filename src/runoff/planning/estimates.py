@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from runoff._io.units import unit_of
 from runoff.certificates import Certificates, certified_accuracy, certify
 from runoff.errors import InputError
 from runoff.scores import checked_scores
@@ -35,6 +36,7 @@ class Estimate:
     members : the mean accuracy of members on samples that they have not seen
     n_samples : the number of training samples used
     balanced : whether all but `members` are means over the classes, each of which counts the same
+    unit : what one edit is, as in `Certificates`
 
     """
 
@@ -44,13 +46,14 @@ class Estimate:
     members: float
     n_samples: int
     balanced: bool = False
+    unit: str = "samples"
 
     def __str__(self) -> str:
         parts = [f"{100 * c:.2f} % at {b}" for b, c in zip(self.budgets.tolist(), self.certified.tolist(), strict=True)]
-        mean = " (mean of the classes)" if self.balanced else ""
+        mean, unit = " (mean of the classes)" if self.balanced else "", unit_of(self.unit)
         return (
-            f"estimated certified accuracy{mean} {', '.join(parts)} edits; member accuracy {100 * self.members:.2f} % "
-            f"(out of part, {self.n_samples} training samples)"
+            f"estimated certified accuracy{mean} {', '.join(parts)} {unit.noun}s{unit.caveat}; "
+            f"member accuracy {100 * self.members:.2f} % (out of part, {self.n_samples} training samples)"
         )
 
 
@@ -64,6 +67,7 @@ def out_of_part(
     spread: Any = None,
     bound: str = "tight",
     balanced: bool = False,
+    unit: str | None = None,
 ) -> Estimate:
     """Estimate certified accuracy from the scores of training samples, without the members trained on them.
 
@@ -78,6 +82,7 @@ def out_of_part(
     budgets : numbers of edits; 0 gives the clean accuracy
     election, spread, bound : as for `certify`
     balanced : estimate the mean over the classes among `y_true`, each of which counts the same
+    unit : what one edit is, as for `certify`; by default that of the scores
 
     Examples
     --------
@@ -89,6 +94,8 @@ def out_of_part(
     """
     if spread is None:
         spread = getattr(scores, "spread", None)
+    own: str = getattr(scores, "unit", "samples")
+    counted = unit_of(own if unit is None else unit).name
     array = checked_scores(scores)
     n, n_members, _ = array.shape
     checked = Spread.from_any(np.arange(n_members)[:, None] if spread is None else spread, n_members)
@@ -122,7 +129,7 @@ def out_of_part(
         )
     certified, errors = _means(safe, labels, balanced)
     correct = (array.argmax(axis=2) == labels[:, None])[held_out[bucket_of]]
-    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n, balanced)
+    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n, balanced, counted)
 
 
 def _certified(certificates: Certificates, labels: NDArray[Any], edits: NDArray[Any]) -> NDArray[np.bool_]:
@@ -164,6 +171,7 @@ def extrapolated(
     election: str | Election = "runoff",
     bound: str = "tight",
     balanced: bool = False,
+    unit: str = "samples",
 ) -> Estimate:
     """Estimate the certified accuracy of `n_members` from the scores of the first few of them, one bucket per member.
 
@@ -193,7 +201,7 @@ def extrapolated(
     by_members = (folds - 1) / folds * ((parts - parts.mean(axis=0)) ** 2).sum(axis=0)
     correct = (array.argmax(axis=2) == labels[:, None])[allowed]
     errors = np.sqrt(by_samples**2 + by_members)
-    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n, balanced)
+    return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n, balanced, unit)
 
 
 def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike, groups: Any = None) -> Estimate:
@@ -219,4 +227,5 @@ def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike
         election=classifier.election,
         spread=partition.spread,
         bound=classifier.bound,
+        unit=partition.unit,
     )

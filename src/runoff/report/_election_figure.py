@@ -79,6 +79,7 @@ def _caption(source: Source, i: int, plurality: Certificates, runoff: Certificat
         cost = "" if attack is None else unit_of(certificates.unit).count(len(attack))
         flip = "nothing can flip it" if attack is None else f"radius {radius}, flipped by {cost}"
         lines.append(f"{title}: {label}; {flip}")
+    lines += [limits] if (limits := unit_of(runoff.unit).limits) else []
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ SCRIPTS = (
     "page.js",
 )
 WORDS = (
-    "noun", "nouns", "slider", "tampering", "axis", "definition", "attacker", "buckets", "not_covered",
+    "noun", "nouns", "caveat", "slider", "tampering", "axis", "definition", "attacker", "buckets", "not_covered",
 )  # fmt: skip  # placeholders of the page that depend on the unit
 ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&"}  # characters that could end a script element
 

@@ -59,7 +59,7 @@ def counted(unit: str, sources: Any) -> Facts:
     if unit == "samples":
         return ()
     number = f", of {sources[0]:,}; the largest has {sources[1]:.1%} of the samples" if sources else ""
-    return (("Radii count", f"{unit_of(unit).noun}s{number}"),)
+    return (("Radii count", f"{unit_of(unit).noun}s{unit_of(unit).caveat}{number}"),)
 
 
 def _how_trained(settings: Settings) -> Facts:

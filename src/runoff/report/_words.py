@@ -49,9 +49,10 @@ def hint(about: dict[str, Any], method: dict[str, Any], j: int, budgets: Sequenc
     empty = sorted((c for c in tested if not method["per_class"][c][j]), key=lambda c: (-sizes[c], c))
     if not empty or not certified:
         return ""
+    unit = unit_of(about["unit"])
     some = joined([f"{about['classes'][c]} ({sizes[c]:,})" for c in empty[:NAMED]] + _others(len(empty) - NAMED))
     return (
-        f"{method['label']} at {unit_of(about['unit']).count(budgets[j])}: certified accuracy is "
+        f"{method['label']} at {unit.count(budgets[j])}{unit.caveat}: certified accuracy is "
         f"{share(certified, about['n_inputs'])} over all inputs, but 0 % for {len(empty):,} of the "
         f"{len(tested):,} classes: {some}. The numbers in brackets count their test inputs."
     )
@@ -81,7 +82,8 @@ def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets:
     ]
     if half:
         sentences.append(
-            f"At {unit.count(half)}, certified accuracy is still at least one half: {share(best['curve'][half], n)}."
+            f"At {unit.count(half)}{unit.caveat}, certified accuracy is still at least one half: "
+            f"{share(best['curve'][half], n)}."
         )
     sentences.append(
         f"The proof is counting: {_reach(about)}, so r {unit.noun}s change few ballots, and the margin of the election "
@@ -104,7 +106,7 @@ def target(
         "title": f"From other classes to {to}",
         "text": f"Of the {count(int(counted.sum()), 'input')} of other classes, the table has the share that might be "
         f"predicted as {to} after an attack: for all others it is proven that this many {unit.noun}s cannot make the "
-        f"ensemble predict {to}{f' ({unit.limits})' if unit.limits else ''}. Reaching a target takes at least as many "
+        f"ensemble predict {to}{unit.caveat}. Reaching a target takes at least as many "
         f"{unit.noun}s as changing the prediction in any way.",
         "head": [f"{unit.noun}s", *(label for label, _ in radii)],
         "rows": [[str(b), *(share(int((radius[counted] < b).sum()), n) for _, radius in radii)] for b in budgets],
@@ -141,6 +143,7 @@ def counted(name: str, encoders: Sequence[str | None] = ()) -> dict[str, str]:
         "name": unit.name,
         "noun": unit.noun,
         "nouns": f"{unit.noun}s",
+        "caveat": unit.caveat,
         "definition": definition,
         **PAGE[name],
     }

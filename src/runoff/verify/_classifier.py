@@ -152,6 +152,7 @@ class ClassifierVerifier(Verification):
             np.array([index.get(label, -1) for label in np.asarray(prediction).tolist()]),
             np.array([index.get(label, -1) for label in np.asarray(runner_up).tolist()]),
             np.asarray(radius, np.int64),
+            self.parts.unit,
         )  # fmt: skip
         self.progress("proving radii")
         ballots = networks.ranking(scores)

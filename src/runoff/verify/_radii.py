@@ -30,6 +30,7 @@ class Certificates(NamedTuple):
     prediction: NDArray[np.int64]
     runner_up: NDArray[np.int64]
     radius: NDArray[np.int64]
+    unit: str = "samples"
 
 
 def prove(
@@ -68,9 +69,11 @@ def prove(
         report.failed(CERTIFICATE, claims.where, f"{len(wrong) - SHOWN} more certificates are wrong or not proven")
     if not wrong:
         n = len(ballots)
+        counted = "" if claims.unit == "samples" else f"; radii count {check.UNITS[claims.unit]}"
         report.passed(
-            f"{claims.where}: {n:,} predictions and radii ({claims.election}, {claims.bound} bound); for {exact:,} an "
-            f"attack on radius + 1 buckets was replayed, so they are exact; {solved:,} by integer programming too"
+            f"{claims.where}: {n:,} predictions and radii ({claims.election}, {claims.bound} bound{counted}); for "
+            f"{exact:,} an attack on radius + 1 buckets was replayed, so they are exact; {solved:,} by integer "
+            "programming too"
         )
 
 

@@ -46,8 +46,9 @@ class RunVerifier(StoredNetworks):
             if self.labels is not None and "label" in columns and not np.array_equal(columns["label"], self.labels):
                 self.report.files(name, "has labels that differ from labels.npy")
             claims = _radii.Certificates(
-                name, match[1], match[2], columns["prediction"], columns["runner_up"], columns["radius"]
-            )
+                name, match[1], match[2], columns["prediction"], columns["runner_up"], columns["radius"],
+                self.parts.unit,
+            )  # fmt: skip
             before = len(self.report.failures)
             limit = float("inf") if self.full else _radii.TIME
             self.progress(f"proving {name}")

@@ -9,6 +9,7 @@ const Charts = (() => {
   const percent = (share) => `${(100 * share).toFixed(1)} %`;
   const noun = document.documentElement.dataset.noun || "edit"; // the unit of edits: edit, source or changed label
   const edits = (n) => `${Dom.number(n)} ${noun}${n === 1 ? "" : "s"}`;
+  const caveat = document.documentElement.dataset.caveat || ""; // what radii do not cover, in brackets
   const axis = `${document.documentElement.dataset.axis || "edits"} →`;
   const duration = (s) => {
     const minutes = Math.round(s / 60);
@@ -196,5 +197,5 @@ const Charts = (() => {
       y: { type: "band", label: null, domain: rows.map(at), tickFormat: (key) => short(names.get(key), 16), tickSize: 0 }, marks }));
   }
 
-  return { SYMBOLS, color, symbol, percent, noun, edits, duration, signed, short, at, reach, legendMark, legendRing, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
+  return { SYMBOLS, color, symbol, percent, noun, edits, caveat, duration, signed, short, at, reach, legendMark, legendRing, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
 })();

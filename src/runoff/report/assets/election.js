@@ -30,7 +30,7 @@ const Election = (() => {
       el("div", { class: "seen" }, appearance(), el("div", { class: "facts" },
         el("h3", {}, `Input ${current.i}: ${name(result.prediction)}`),
         el("p", {}, el("span", { class: `tag ${right ? "right" : "wrong"}` }, right ? "✓ correct" : `✗ wrong: the class is ${name(current.label)}`)),
-        el("p", {}, el("strong", {}, `Radius ${result.radius}`), ` with ${data.methods[method].election_label}: ${result.radius ? `${Charts.edits(result.radius)} provably cannot change it` : "nothing is proven"}`),
+        el("p", {}, el("strong", {}, `Radius ${result.radius}`), ` with ${data.methods[method].election_label}: ${result.radius ? `${Charts.edits(result.radius)} provably cannot change it${Charts.caveat}` : "nothing is proven"}`),
         linkPart())),
       comparePart(), el("p", { class: "explain" }, result.explain), targetsPart(result), attackPart(result),
       el("div", { class: "rounds" },
@@ -77,7 +77,7 @@ const Election = (() => {
   function targetsPart(result) {
     if (!result.to.length) return null;
     const words = ([c, radius]) => (radius >= source.n_buckets ? `nothing can make this ${name(c)}` : radius === 0 ? `one ${Charts.noun} might make this ${name(c)}`
-      : `no ${radius === 1 ? `single ${Charts.noun}` : Charts.edits(radius)} can make this ${name(c)}`);
+      : `no ${radius === 1 ? `single ${Charts.noun}` : Charts.edits(radius)} can make this ${name(c)}${Charts.caveat}`);
     return el("p", { class: "targets" }, el("strong", {}, "Against a particular class: "), `${result.to.map(words).join("; ")}.`);
   }
 
@@ -185,7 +185,7 @@ const Election = (() => {
     const did = `Step ${step} of ${last}: one ${Charts.noun} in bucket ${move.bucket} compromises ${who}. `;
     const exact = last === result.radius + 1;
     status.textContent = did + (flipped
-      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} can flip the prediction${result.radius > 0 ? `, ${result.radius} provably cannot` : ""}${exact ? ": the radius is exact." : ". Whether fewer can is not known."}`
+      ? `Now ${name(now.first)} wins, ${score}. ${Charts.edits(last)} can flip the prediction${result.radius > 0 ? `, ${result.radius} provably cannot${Charts.caveat}` : ""}${exact ? ": the radius is exact." : ". Whether fewer can is not known."}`
       : `${name(now.first)} still wins, ${score}.`);
   }
 
