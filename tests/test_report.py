@@ -67,6 +67,27 @@ def plain(tmp_path_factory):
     return a_run(tmp_path_factory.mktemp("runs") / "plain", seeds=(1, 3))
 
 
+def test_what_one_attack_on_all_inputs_leaves(plain, tmp_path):
+    source = Source.from_run(plain)
+    data = report.collect([source], collective=60.0, sample=2)
+    about, middle = data["sources"][0], data["sources"][0]["middle"]
+    certificates = source.certificates("runoff", "tight")
+    labels = np.array(source.classes, object)[source.labels]
+    together = runoff.collective_accuracy(certificates, labels, [middle])[0]
+    assert 0 < together >= certificates.certified_accuracy(labels, [middle])[0]
+    left = f"at least {round(together * len(labels)):,} of the {len(labels):,} test inputs"
+    assert left in about["guarantee"][-1]
+    assert "(inserted and deleted samples are not covered), " in " ".join(
+        report.collect([replace(source, unit="labels")], collective=0.0, sample=2)["sources"][0]["guarantee"][-1:]
+    )
+    assert len(report.collect([source], sample=2)["sources"][0]["guarantee"]) == len(about["guarantee"]) - 1
+    page = tmp_path / "report.html"
+    assert run("report", plain, "--out", page, "--use-seeds", 1, "--collective", "--time-limit", 9).exit_code == 0
+    assert "(collective accuracy)." in page.read_text()
+    refused = run("report", plain, "--out", page, "--time-limit", 9)
+    assert (refused.exit_code, "applies to --collective only" in refused.stderr) == (2, True)
+
+
 @pytest.fixture(scope="module")
 def spread(tmp_path_factory):
     return a_run(tmp_path_factory.mktemp("runs") / "spread", k=5, d=3, classes=SIGNS, n=90)

@@ -51,6 +51,14 @@ log = logging.getLogger("runoff")
 @click.option("--sample", type=click.IntRange(1), default=150, show_default=True, help="Show N inputs in full.")
 @click.option("--to", metavar="CLASS", help="Also report how many edits might make the runs predict this class.")
 @click.option(
+    "--collective", is_flag=True,
+    help="Also report how many inputs stay correct under one attack on all of them at once.",
+)  # fmt: skip
+@click.option(
+    "--time-limit", type=click.FloatRange(0), metavar="N",
+    help="Spend at most about N seconds per run on --collective. Default: 60.",
+)  # fmt: skip
+@click.option(
     "--input", "example", type=click.IntRange(0),
     help="Open the page with this input of the first run, and draw it in the election figure.",
 )  # fmt: skip
@@ -77,6 +85,8 @@ def report(
     sample: int,
     example: int | None,
     to: str | None,
+    collective: bool,
+    time_limit: float | None,
     undefended: tuple[Path, ...],
     data_dir: Path | None,
     no_pictures: bool,
@@ -92,6 +102,8 @@ def report(
     """
     if out is None and figures is None:
         raise InputError("report needs --out FILE, --figures FOLDER, or both")
+    if time_limit is not None and not collective:
+        raise InputError("--time-limit applies to --collective only: leave it out")
     if table is not None:
         _from_table(table, runs, out, figures)
         return
@@ -134,6 +146,7 @@ def report(
         budgets=budgets,
         sample=sample,
         to=to,
+        collective=(60.0 if time_limit is None else time_limit) if collective else None,
         opened=example,
         progress=log.info,
     )

@@ -32,6 +32,7 @@ def collect(
     budgets: Sequence[int] | None = None,
     sample: int = SAMPLE,
     to: str | None = None,
+    collective: float | None = None,
     opened: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
@@ -39,8 +40,10 @@ def collect(
 
     A curve counts the inputs with a correct prediction and a radius of at least the budget; divided by the number of
     inputs, these counts equal `certified_accuracy`. With `to`, the name of a class, the report has a table of radii
-    towards it. Runs on the same test inputs share a sample of them, in `samples`; `opened` is an input of the first run
-    that is included in its sample and that the page displays first. `progress` is called with a
+    towards it. With `collective`, a number of seconds per run, the guarantee says how many predictions stay correct
+    under one attack on all inputs at once, at the headline budget. Runs on the same test inputs share a sample of them,
+    in `samples`; `opened` is an input of the first run that is included in its sample and that the page displays
+    first. `progress` is called with a
     message before slow steps.
     """
     if not sources or not elections:
@@ -91,6 +94,12 @@ def collect(
             about[s]["guarantee"] = _words.guarantee(about[s], [methods[m] for m, _ in own], chosen)
             about[s]["headline"] = next((m for m, c in own if c.election.name == DEFAULT), own[-1][0])
             about[s]["middle"] = _words.middle_of(methods[about[s]["headline"]], chosen)
+            if collective is not None:
+                progress(f"{sources[s].name}: bounding what one attack on all inputs flips")
+                headline, budget = about[s]["headline"], about[s]["middle"]
+                known = next(c for m, c in own if m == headline)
+                left = _left_by_one_attack(sources[s], known, budget, collective)
+                about[s]["guarantee"].append(_words.collective(about[s], methods[headline], budget, left))
             if to is not None:
                 progress(f"{sources[s].name}: computing radii towards {to}")
                 radii = [(methods[m]["label"], certificates.radius_to(to)) for m, certificates in own]
@@ -98,6 +107,15 @@ def collect(
                 about[s]["target"] = _words.target(about[s], to, others, radii, chosen)
             about[s]["paper"] = _words.paper_note(sources[s], [methods[m] for m, _ in own])
     return data
+
+
+def _left_by_one_attack(source: Source, certificates: Certificates, budget: int, seconds: float) -> int:
+    """Return how many inputs stay correct under any one attack of this size, proven within so many seconds."""
+    from runoff.collective import collective_accuracy
+
+    labels = certificates.classes[source.labels] if certificates.classes is not None else source.labels
+    share = collective_accuracy(certificates, labels, [budget], time_limit=seconds)[0]
+    return round(float(share) * len(labels))
 
 
 def method_name(d: int, n_seeds: int, election: str) -> str:
