@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from dataset_helpers import elsewhere as elsewhere
+from runoff._io import files
 from runoff._io.files import leftovers, open_array, written_whole
 
 HEADER = "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }"
@@ -92,6 +93,43 @@ def test_directories_that_cannot_be_synced(tmp_path, monkeypatch, number, told):
         file.write("all of it")
     assert (tmp_path / "a").read_text() == "all of it"
     assert leftovers(tmp_path) == []
+
+
+def test_what_a_killed_program_left_of_a_file_is_removed_when_it_is_written_again(tmp_path):
+    code = "import os, sys; from runoff._io import files\nopen = [files.written_whole(name) for name in sys.argv[1:]]\n"
+    code += "for one in open: one.__enter__()\nos.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", code, tmp_path / "a", tmp_path / "a", tmp_path / "ab"], check=False)
+    assert len(leftovers(tmp_path)) == 3
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / ".a.linked_1.runoff-tmp").symlink_to(tmp_path / "mine")
+    with written_whole(tmp_path / "a", among_many=True) as file:
+        file.write("first")
+    assert len(leftovers(tmp_path)) == 3
+    with written_whole(tmp_path / "a") as file:
+        file.write("second")
+        being_written = set(leftovers(tmp_path))
+        assert len(being_written) == 2  # this one, and that of another file
+        with written_whole(tmp_path / "a") as other:  # leaves the first alone, which is still being written
+            other.write("third")
+        assert set(leftovers(tmp_path)) == being_written
+    assert (tmp_path / "a").read_text() == "second"
+    assert [file.name[:4] for file in leftovers(tmp_path)] == [".ab."]
+    assert (tmp_path / ".a.linked_1.runoff-tmp").is_symlink()
+
+
+def test_a_temporary_file_that_another_process_took_for_abandoned_is_made_again(tmp_path, monkeypatch):
+    taken = []
+
+    def steal(descriptor, **_):
+        taken.append(descriptor)
+        if len(taken) == 1:
+            leftovers(tmp_path)[0].unlink()
+        return len(taken) != 2
+
+    monkeypatch.setattr(files, "try_lock", steal)
+    with written_whole(tmp_path / "a") as file:
+        file.write("all of it")
+    assert ((tmp_path / "a").read_text(), len(taken), leftovers(tmp_path)) == ("all of it", 3, [])
 
 
 def test_what_a_killed_program_leaves_is_found(tmp_path):

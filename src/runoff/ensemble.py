@@ -216,9 +216,10 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return predictions with their proven radii: `.prediction` and `.runner_up` are labels.
 
         With at most `radius[i]` training samples inserted, deleted or relabelled, the classifier fitted on the edited
-        samples, with the same `classes`, still predicts `prediction[i]`. If it was fitted with `groups`, the radius
-        counts sources instead, whatever they contribute; with `threat="labels"` it counts changed labels, and inserted
-        or deleted samples are not covered. `.unit` says what is counted.
+        samples, with the same settings, still predicts `prediction[i]`. The seed that was drawn is one of them where
+        `random_state` is not a number. If it was fitted with `groups`, the radius counts sources instead, whatever they
+        contribute; with `threat="labels"` it counts changed labels, and inserted or deleted samples are not covered.
+        `.unit` says what is counted.
         """
         check_is_fitted(self)
         if self._fixed_classes is None:
@@ -353,7 +354,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Samples, NDArray[Any]]:
         X = self._samples_of(X, reset)
-        array, values = labels.checked(y)
+        array, values = labels.checked(y, fixed=self._fixed_classes is not None)
         if len(X) != len(array):
             raise InputError(f"X and y must be of the same length, got {len(X)} samples and {len(array)} labels")
         if not len(array):

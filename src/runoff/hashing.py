@@ -93,7 +93,7 @@ def plain_floats(array: NDArray[Any]) -> NDArray[np.float64]:
 
 def plain_text(text: str) -> str:
     """Return a string in Unicode's composed form."""
-    return unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", str.__str__(text))  # members of an enumeration are strings, too
 
 
 def as_float(value: Any) -> float:
@@ -106,16 +106,31 @@ def as_float(value: Any) -> float:
 
 def as_moment(value: Any) -> str:
     """Return a date, time or duration as a string, whichever library it comes from."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        value = _as_pandas(value)
     if isinstance(value, datetime.timedelta):
         whole = (value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000
         return f"{whole + getattr(value, 'nanoseconds', 0)} ns"
     return value.isoformat() if isinstance(value, datetime.datetime) else f"{value.isoformat()}T00:00:00"
 
 
+def _as_pandas(value: np.datetime64 | np.timedelta64) -> Any:
+    """Return a moment of NumPy as that of pandas, which a column holds unless another cell makes it one of objects."""
+    import pandas as pd
+
+    try:
+        return pd.Timestamp(value) if isinstance(value, np.datetime64) else pd.Timedelta(value)
+    except ValueError as error:
+        raise InputError(f"a table must hold dates that pandas can represent, got {value!r:.60}: {error}") from None
+
+
 def cell(value: Any) -> bytes:
     """Return the bytes of one value of a table, after its kind and length, so that no two rows give the same bytes."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return b"-"
+    if isinstance(value, (np.datetime64, np.timedelta64)):  # first: NumPy's durations are integers as well
+        value = None if np.isnat(value) else _as_pandas(value)
+        return cell(value)
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         number = as_float(value)
         return b"-" if number != number else b"f" + np.float64(number + 0.0).tobytes()

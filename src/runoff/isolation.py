@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -25,6 +26,7 @@ _lock = threading.RLock()
 # would do so on one machine and not on another.
 TOO_LARGE = 2**40  # bytes of one array, which no machine holds
 ENVIRONMENT = (MemoryError, OSError, ImportError)
+SIGNS = ("can't allocate memory", "can't start new thread")  # of PyTorch on a CPU, and of Python
 
 
 def seeds_of(random_state: int, member: int, n_seeds: int) -> list[np.random.SeedSequence]:
@@ -91,15 +93,33 @@ def undisturbed() -> Iterator[None]:
 def isolated_member(source: np.random.SeedSequence) -> Iterator[None]:
     """Give one member exclusive use of the global random state, seeded from `source`, and one thread.
 
+    Errors in floating-point arithmetic and warnings are handled as by default: processes may differ in these settings.
     `undisturbed` restores the random state after all members.
     """
     state = source.generate_state(4)
-    with _lock, one_thread(), parallel_config(backend="sequential"):  # where n_jobs is None
+    arithmetic = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+    in_sequence = parallel_config(backend="sequential")  # where n_jobs is None
+    with _lock, one_thread(), in_sequence, arithmetic, _warnings_only():
         np.random.seed(state)  # noqa: NPY002
         random.seed(int(state[0]))
         torch = _torch()
         if torch is not None:
             _seed_torch(torch, int(state[1]) << 31 | int(state[2]) >> 1)
+        yield
+
+
+@contextmanager
+def _warnings_only() -> Iterator[None]:
+    """Let no warning become an error: the member would vote by its class shares, in a process with such a filter."""
+    if all(action != "error" for action, *_ in warnings.filters):
+        yield
+        return
+    with warnings.catch_warnings():
+        filters: list[Any] = list(warnings.filters)
+        warnings.resetwarnings()
+        for action, message, category, module, line in reversed(filters):
+            message, module = (getattr(pattern, "pattern", pattern) or "" for pattern in (message, module))
+            warnings.filterwarnings("default" if action == "error" else action, message, category, module, line)
         yield
 
 
@@ -110,4 +130,6 @@ def is_environment(error: Exception) -> bool:
     """
     if isinstance(error, MemoryError) and getattr(error, "_total_size", 0) >= TOO_LARGE:  # set by NumPy
         return False
+    if isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS):
+        return True
     return isinstance(error, ENVIRONMENT) or type(error).__name__ == "OutOfMemoryError"  # PyTorch's

@@ -18,6 +18,7 @@ from runoff.errors import InputError
 from runoff.samples import Rows, Samples
 
 HASHES = ("content", "pixel-sum")
+PROBES = 8  # samples of each block that a user's hash is also asked for alone
 
 
 def distinct(digests: hashing.Digests) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -125,13 +126,7 @@ class Partition:
         elif self.hash == "pixel-sum":
             values = samples.pixel_sums()[:, 0]
         elif callable(self.hash):
-            values = np.asarray(self.hash(samples.data))
-            if values.shape != (len(samples),) or values.dtype.kind not in "iu" or (values < 0).any():
-                raise InputError(
-                    f"hash must return a non-negative integer for each of {len(samples)} samples, got shape "
-                    f"{values.shape} and dtype {values.dtype}"
-                )
-            values = values.astype(np.uint64)
+            values = _hashed_by(self.hash, samples)
         else:
             raise InputError(f"hash must be one of {', '.join(map(repr, HASHES))} or a function, got {self.hash!r}")
         return (values % np.uint64(self.n_members)).astype(np.int64)
@@ -161,6 +156,31 @@ class Partition:
         packed = np.empty((len(codes), 3), "<u8")
         packed[:, :2], packed[:, 2] = digests, codes.astype(np.int64).view(np.uint64)
         return [hashlib.sha256(packed[member_rows].tobytes()).hexdigest() for member_rows in rows]
+
+
+def _hashed_by(function: Callable[[Any], Any], samples: Samples) -> NDArray[np.uint64]:
+    """Return a user's hash of each sample, which must depend on nothing but the sample.
+
+    The function gets samples in a form that no other sample can change, some at a time, and a few of them also alone.
+    """
+    values = np.empty(len(samples), np.uint64)
+    for rows, form in samples.plain():
+        found = np.asarray(function(form))
+        if found.shape != (len(rows),) or found.dtype.kind not in "iu" or (found < 0).any():
+            raise InputError(
+                f"hash must return a non-negative integer for each of {len(rows)} samples, got shape {found.shape} "
+                f"and dtype {found.dtype}"
+            )
+        values[rows] = found
+        for at in rows[:: max(1, len(rows) // PROBES)].tolist():
+            [(_, form)] = samples.select(np.array([at])).plain()
+            alone = np.asarray(function(form))
+            if alone.shape != (1,) or int(alone[0]) != int(values[at]):
+                raise InputError(
+                    f"hash must return an integer that depends on the sample alone, but sample {at} has {values[at]} "
+                    f"among others, and {alone.tolist()!r:.60} alone"
+                )
+    return values
 
 
 class Hashed(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,15 @@ class Samples(ABC):
     def content(self) -> Iterable[Any]:
         """Yield the bytes to hash of each sample."""
 
+    def plain(self) -> Iterator[tuple[Rows, Any]]:
+        """Yield samples and their rows for hash functions of users, in a form that depends on no other sample."""
+        for start in range(0, len(self), hashing.ROWS):
+            rows = np.arange(start, min(start + hashing.ROWS, len(self)))
+            yield from self._plain(rows)
+
+    def _plain(self, rows: Rows) -> Iterator[tuple[Rows, Any]]:
+        yield rows, self.data[rows]
+
     def pixel_sums(self) -> hashing.Digests:
         """Return the paper's hash of each sample."""
         return hashing.pixel_sums(np.asarray(self.data))
@@ -100,6 +109,16 @@ class Dense(Samples):
     """An array of numbers, (n, features) or (n, height, width, ...)."""
 
     kind = "dense"
+
+    def _plain(self, rows: Rows) -> Iterator[tuple[Rows, Any]]:
+        """Yield samples of whole numbers as int64, others as float64: the type of the array depends on all of them."""
+        numbers = hashing.plain_floats(self.data[rows])
+        flat = numbers.reshape(len(rows), -1)
+        whole = ((flat == np.floor(flat)) & (np.abs(flat) < 2.0**63)).all(axis=1)
+        if whole.any():
+            yield rows[whole], numbers[whole].astype(np.int64)
+        if not whole.all():
+            yield rows[~whole], numbers[~whole]
 
     def content(self) -> Iterable[Any]:
         return hashing.number_rows(self.data)
@@ -215,6 +234,20 @@ class Frame(Samples):
             return next(iter(hashing.number_rows(np.array([numbers]))))
         return b"\xff" + b"".join(cells)
 
+    def _plain(self, rows: Rows) -> Iterator[tuple[Rows, Any]]:
+        """Yield samples in groups whose cells are of the same kinds: numbers as float64, others as strings."""
+        columns = [self.data.iloc[rows, c] for c in range(self.data.shape[1])]
+        numbers = np.stack([_are_numbers(column) for column in columns], axis=1)
+        patterns, group = np.unique(numbers, axis=0, return_inverse=True)
+        for g, pattern in enumerate(patterns):
+            chosen = rows[group.reshape(-1) == g]
+            typed = self._typed(self.data.iloc[chosen], [None if known else () for known in pattern])
+            names = typed.columns
+            typed.columns = range(len(pattern))
+            typed = typed.astype({c: object for c, known in enumerate(pattern) if not known})
+            typed.columns = names
+            yield chosen, typed
+
     def take(self, rows: Rows) -> Any:
         part = self.data.iloc[rows]
         return self._typed(part, [None if _is_number(part.iloc[:, c]) else () for c in range(part.shape[1])])
@@ -248,7 +281,8 @@ class Frame(Samples):
     def joined(self, other: Samples) -> Samples:
         import pandas as pd
 
-        objects = [self.data.astype(object), other.data.astype(object)]
+        # Names that are equal as strings, such as 0 and "0", are the same column.
+        objects = [self.data.astype(object), other.data.set_axis(self.data.columns, axis=1).astype(object)]
         return self._like_these(Frame(pd.concat(objects, ignore_index=True)))
 
     def select(self, rows: Rows) -> Samples:
@@ -263,7 +297,14 @@ def _is_plain(dtype: Any) -> bool:
 
 
 def _is_number(column: Any) -> bool:
-    return _is_plain(column.dtype) or all(hashing.cell(value)[:1] in (b"-", b"f") for value in column.tolist())
+    return _is_plain(column.dtype) or bool(_are_numbers(column).all())
+
+
+def _are_numbers(column: Any) -> NDArray[np.bool_]:
+    """Return which cells of a column are numbers, or missing."""
+    if _is_plain(column.dtype):
+        return np.ones(len(column), bool)
+    return np.array([hashing.cell(value)[:1] in (b"-", b"f") for value in column.tolist()], bool)
 
 
 def _number(value: Any) -> float:
@@ -279,7 +320,11 @@ def _category(value: Any) -> str | None:
     if kind == b"f":
         number = hashing.as_float(value)
         return str(int(number)) if number.is_integer() else repr(number)
-    return hashing.as_moment(value) if kind == b"t" else hashing.plain_text(str(value))
+    return (
+        hashing.as_moment(value)
+        if kind == b"t"
+        else hashing.plain_text(value if isinstance(value, str) else str(value))
+    )
 
 
 def from_any(X: Any) -> Samples:

@@ -26,9 +26,9 @@ from tests.mutants.parts import PACKAGE, ROOT
 from tests.mutants.swapping import Swap
 
 EXAMPLES = 10  # of each property, without shrinking: a failure is enough
-MOST_PARAMETERS = 30  # of one test
+MOST_PARAMETERS = 150  # of one test
 SLOW = 0.8  # seconds: a test that takes longer is left out
-MOST_SECONDS = 6.0  # of tests for one mutant
+MOST_SECONDS = 8.0  # of tests for one mutant
 LEAST_SECONDS = 1.0  # of processor time for a test, and five times what it takes without a mutant
 MEMORY = 8 * 2**30
 HANGS = 120.0  # seconds after which a fork that sleeps and uses no processor has a deadlock

@@ -7,7 +7,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,11 +15,13 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from runoff._io.locks import try_lock
 from runoff._io.text import size
 from runoff.errors import InputError
 
 VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the .npy format
 
+LOCKED = os.name == "posix"  # elsewhere, a locked file can be neither renamed nor removed
 LARGEST = 2**33  # bytes of one file; larger ones are rejected as damaged or hostile
 CHUNK = 2**20
 
@@ -114,26 +116,58 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 @contextmanager
-def written_whole(path: str | Path, *, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a temporary file for writing, and rename it to `path` when it is complete and on disk."""
+def written_whole(path: str | Path, *, binary: bool = False, among_many: bool = False) -> Iterator[IO[Any]]:
+    """Open a temporary file for writing, and rename it to `path` when it is complete and on disk.
+
+    What killed calls for the same path left is removed first, except `among_many` files, where looking for it would
+    take long and `leftovers` is for that.
+    """
     path = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
+    if not among_many:
+        _remove_abandoned(path)
+    descriptor, temporary = _temporary_file(path)
     options: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
+    umask = os.umask(0)
+    os.umask(umask)
     try:
         with os.fdopen(descriptor, **options) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
+            Path(temporary).chmod(0o666 & ~umask)
+            if LOCKED:  # until it has its name
+                Path(temporary).replace(path)
+        if not LOCKED:
+            Path(temporary).replace(path)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename is None:
             error.filename = os.fspath(path)  # the error of a full disk does not name the file
         Path(temporary).unlink(missing_ok=True)
         raise
     sync_directory(path.parent)
+
+
+def _temporary_file(path: Path) -> tuple[int, str]:
+    """Create a temporary file beside `path`, locked while it is written; a kill releases the lock."""
+    while True:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
+        if not LOCKED or (try_lock(descriptor) and Path(temporary).exists()):
+            return descriptor, temporary
+        os.close(descriptor)  # another process took it for abandoned before it was locked
+        Path(temporary).unlink(missing_ok=True)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove temporary files of `path` whose writers no longer exist; where there are no locks, none."""
+    pattern = re.compile(rf"{re.escape(f'.{path.name}.')}[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)
+    try:
+        found = [file for file in path.parent.iterdir() if LOCKED and pattern.fullmatch(file.name)]
+    except OSError:  # a folder that may be written but not listed
+        return
+    for file in found:
+        with suppress(OSError), open_regular(file) as opened:
+            if not file.is_symlink() and try_lock(opened, unsupported=False):
+                file.unlink()
 
 
 def sync_file(path: Path) -> None:

@@ -43,10 +43,10 @@ def locked(path: Path, *, reading: bool = False) -> Iterator[bool]:
         yield True  # closing the file releases the lock, as does the end of the process
 
 
-def try_lock(file: IO[bytes] | int, *, shared: bool = False) -> bool:
+def try_lock(file: IO[bytes] | int, *, shared: bool = False, unsupported: bool = True) -> bool:
     """Lock an open file or directory without waiting; return False if another process holds the lock.
 
-    A file system without locks counts as success.
+    A file system without locks counts as success, or as `unsupported` says.
     """
     flags = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
     try:
@@ -54,7 +54,7 @@ def try_lock(file: IO[bytes] | int, *, shared: bool = False) -> bool:
     except portalocker.exceptions.AlreadyLocked:
         return False
     except (portalocker.exceptions.LockException, OSError):
-        return True
+        return unsupported
     return True
 
 

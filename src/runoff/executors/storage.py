@@ -105,7 +105,7 @@ class Storage:
             system.pipe_file(f"{root}/{name}", data)
             return
         Path(self.where).mkdir(parents=True, exist_ok=True)
-        with written_whole(Path(self.where) / name, binary=True) as file:
+        with written_whole(Path(self.where) / name, binary=True, among_many=True) as file:
             file.write(data)
 
     def _read(self, name: str) -> bytes:

@@ -42,8 +42,12 @@ def sorted_classes(classes: Iterable[Any]) -> Labels:
     return array
 
 
-def checked(y: Any) -> tuple[Labels, list[Any]]:
-    """Check y as scikit-learn does; return it as an array and as a list of Python values."""
+def checked(y: Any, fixed: bool = False) -> tuple[Labels, list[Any]]:
+    """Check y as scikit-learn does; return it as an array and as a list of Python values.
+
+    Where the classes are `fixed`, any of them may occur: a label of 0.5 among them must not be refused as a regression
+    target, which one sample could cause.
+    """
     if y is None:
         raise InputError("a classifier requires y to be passed, but the target y is None: pass one label per sample")
     try:
@@ -62,7 +66,7 @@ def checked(y: Any) -> tuple[Labels, list[Any]]:
         raise InputError("y must hold labels of one kind, got strings and numbers: use strings only or numbers only")
     if array.dtype.kind == "O" and values and not isinstance(values[0], str):
         array = np.array(values)  # scikit-learn rejects labels that are numbers of dtype object
-    if len(array):
+    if len(array) and not fixed:
         try:
             check_classification_targets(array)
         except ValueError:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import config_context, get_config
 from threadpoolctl import threadpool_info
 
 from runoff._version import __version__
@@ -31,12 +32,15 @@ class Fitting(Work):
     seed: int
     n_seeds: int
     kinds: tuple[dict[str, Any], ...] = ()
+    config: dict[str, Any] = field(default_factory=get_config)  # of scikit-learn, which other processes do not share
 
     def train(self, items: Sequence[int], place: Place) -> Iterator[tuple[int, Member]]:  # noqa: ARG002
         """Fit these members, one after the other."""
         for m in items:
             seeds = seeds_of(self.seed, m, self.n_seeds)
-            yield m, fit_member(self.estimator, self.samples, self.labels, self.rows[m], m, seeds)
+            with config_context(**self.config):
+                fitted = fit_member(self.estimator, self.samples, self.labels, self.rows[m], m, seeds)
+            yield m, fitted
 
     def kind(self, place: Place) -> dict[str, Any]:
         """Return what the last bits of estimators depend on here."""

@@ -99,7 +99,7 @@ class Checkpoints:
 
     def _write(self, member: int, seed: int, data: bytes) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        with written_whole(self.file(member, seed), binary=True) as file:
+        with written_whole(self.file(member, seed), binary=True, among_many=True) as file:
             file.write(data)
 
     @property
