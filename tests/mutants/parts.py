@@ -33,12 +33,14 @@ PARTS = {
     "covering": Part(("_kernels/covering.py",), ("test_cover.py", *PROOFS)),
     "kernels": Part(
         ("_kernels/counting.py", "_kernels/plurality.py", "_kernels/runoff*.py"),
-        ("test_pinned.py", "test_adversary.py", *PROOFS, "test_inputs.py"),
+        ("test_work.py", "test_pinned.py", "test_adversary.py", *PROOFS, "test_inputs.py"),
     ),
-    "maximin": Part(("_kernels/maximin.py", "elections/maximin.py"), ("test_pinned.py", *PROOFS, "test_inputs.py")),
+    "maximin": Part(
+        ("_kernels/maximin.py", "elections/maximin.py"), ("test_work.py", "test_pinned.py", *PROOFS, "test_inputs.py")
+    ),
     "targets": Part(
         ("_kernels/targets.py", "_kernels/targets_spread.py", "elections/overtaking.py"),
-        ("test_pinned.py", "test_targets.py", "test_certificates.py"),
+        ("test_work.py", "test_pinned.py", "test_targets.py", "test_certificates.py"),
     ),
     "elections": Part(
         (

@@ -1,0 +1,150 @@
+"""How much work the kernels do, pinned: what they leave out saves time and changes no result, so no other test sees it.
+
+Kernels run as Python here, and each call of the expensive functions is noted, with what it was given and what it
+returned. If you change the order of the work, or what is left out, on purpose: compare the numbers of calls and nodes,
+which the test prints, and replace the digests.
+"""
+
+import hashlib
+import types
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from runoff import spreads
+
+MODULES = ("counting", "covering", "runoff", "plurality", "runoff_spread", "maximin", "targets", "targets_spread")
+EXPENSIVE = ("needed", "search", "largest_sums", "_count_duels", "_suffice")
+ELECTIONS = {"plurality": 160, "runoff_spread": 1600, "maximin": 800, "targets_spread": 96}
+ELECTIONS |= {"runoff": 1600, "targets": 1600}  # small ones, with one bucket per member
+INPUTS, PARTS = 2, 16  # of an election, and the number of tests of each kernel
+PINNED = {
+    "plurality": (
+        "b5bcb10f baca11e6 484cf604 bdf3eafc bcdc2e7a f933343e 8c534caf fdb1b1b3 50dba1ba e1186c07 8840351d "
+        "b510a1b5 f2d3074f 22347080 a0d801b8 4f6d7e99"
+    ),
+    "runoff_spread": (
+        "b38d4897 4166d63f f57bea49 6efcd8f8 4a915b7a d92d3acf 2d115c8a 8765aa3c 70e7b04c 1a6a647f 923689f1 "
+        "56c8b10c f5426d03 8a04b0c5 6e4a84f6 13b31ce0"
+    ),
+    "maximin": (
+        "6df8e0cb 090f231c 487fa26c 21ed6aef b9a5d5b1 ae7332c5 39852cd6 3cecc1f8 ee2dbc8a 04ed95d8 1f290c70 "
+        "5d7d3a16 cf512f9f 110ad92d e95c5dc9 c0af42ef"
+    ),
+    "runoff": (
+        "83ab7a71 aef38e35 fad62aff 153acfdb ae201e54 cb67e3bc 56485cc4 f50e628c a8c6f90f c002feb7 926927ea "
+        "3c274b97 55712ae5 2a07972c 39ff644d 86b0f0a3"
+    ),
+    "targets": (
+        "8d3b400a 756300e1 f127c974 2ad4e728 6c9c7dbd 127e1cf5 deb272c2 11b87921 42c1d4e3 b73da751 37a1f3b0 "
+        "163518fc 2858c131 093b14fa fc3fc53f c9b2d52e"
+    ),
+    "targets_spread": (
+        "6ecfc694 017c6609 e85300e2 8d38a53d 953c296f e8d79c37 7a983ef3 9a8911f4 4d42ff18 25f0cb19 d9dfa1c3 "
+        "10e5bba0 53daa6af 339aa69b 3babaf07 2d8a0fd5"
+    ),
+}
+
+
+def as_python(note):
+    """The functions of all kernels uncompiled, by module; calls of the expensive ones are noted."""
+    modules = {f"runoff._kernels.{name}": import_module(f"runoff._kernels.{name}") for name in MODULES}
+    spaces = {name: dict(vars(module)) for name, module in modules.items()}
+    made = {}
+    for space in spaces.values():
+        for name, value in space.items():
+            function = getattr(value, "py_func", value)
+            home = getattr(function, "__module__", None)
+            if isinstance(function, types.FunctionType) and home in spaces:
+                if function not in made:
+                    copy = types.FunctionType(function.__code__, spaces[home], name, function.__defaults__)
+                    made[function] = noting(copy, note) if name in EXPENSIVE else copy
+                space[name] = made[function]
+    return spaces
+
+
+def noting(function, note):
+    """The function, with its calls noted."""
+
+    def called(*arguments):
+        before = [np.array(a) for a in arguments if isinstance(a, (int, np.integer, np.ndarray))]
+        result = function(*arguments)
+        filled = [np.array(a) for a in arguments if isinstance(a, np.ndarray)]
+        note(function.__name__, result, before, filled)
+        return result
+
+    return called
+
+
+def election_of(number):
+    """Scores with many or few classes, most of them without votes or none, and a spread of one of four kinds."""
+    rng = np.random.default_rng([7, number])
+    large = number % 5 > 2
+    m = int(rng.integers(16, 29) if large else rng.integers(6, 15))
+    c = int(rng.integers(6, 11) if large else rng.integers(2 + number % 3, 9))
+    popularity = rng.choice([0.0, 0.5, 1.0, 2.5]) * rng.normal(size=c)
+    scores = rng.normal(size=(INPUTS, m, c)) + popularity
+    if number % 2:
+        scores = np.round(scores)
+    d = int(rng.integers(2, 6) if large else rng.integers(1, 4))
+    if number % 4 == 0:
+        return scores, spreads.cyclic(m, rng.permutation(m)[:d])
+    if number % 4 == 1:
+        return scores, spreads.cyclic(m, [0])
+    members = m if number % 4 == 2 else m - 2  # or two members that no bucket reaches
+    sizes = rng.integers(number % 2, d + 2, int(rng.integers(m // 2, m + 3)))
+    return scores, [rng.choice(members, min(size, members), replace=False).tolist() for size in sizes]
+
+
+def small(space, numbers):
+    """The results of kernels for one bucket per member on small elections, in which every vote matters, as a digest."""
+    digest = hashlib.sha256()
+    for number in numbers:
+        rng = np.random.default_rng([8, number])
+        m, c = int(rng.integers(1, 9)), int(rng.integers(2, 6))
+        scores = rng.integers(0, 4, (INPUTS, m, c)) + rng.integers(0, 3, c)
+        out = np.zeros((3, INPUTS), np.int64)
+        for last in range(c) if "disjoint" not in space else (False, True):
+            for name in ("disjoint",) if "disjoint" in space else ("plurality", "runoff"):
+                space[name](scores, last, *(out if name == "disjoint" else out[:2]))
+                digest.update(out.astype("<i8").tobytes())
+    return digest.hexdigest()[:8]
+
+
+def work(kernel, numbers):
+    """The calls that a kernel makes on some elections, as a digest, and how many there are."""
+    digest, calls = hashlib.sha256(), {}
+
+    def note(name, result, before, filled):
+        values = [np.asarray(result if result is not None else 0).ravel(), *(a.ravel() for a in [*before, *filled])]
+        digest.update(name.encode() + np.concatenate(values).astype("<f8").tobytes())
+        calls[name] = calls.get(name, 0) + 1
+        if name == "search":
+            calls["nodes"] = calls.get("nodes", 0) + int(result[1])
+
+    space = as_python(note)[f"runoff._kernels.{kernel}"]
+    if "spread" not in space:
+        return small(space, numbers), calls
+    for number in numbers:
+        scores, spread = election_of(number)
+        n, n_members, n_classes = scores.shape
+        reach = spreads.Spread.from_any(spread, n_members).reach
+        out = np.zeros((3, n), np.int64)
+        ways = {
+            "maximin": [()],
+            "targets_spread": [(rounds, target) for rounds in (False, True) for target in range(min(3, n_classes))],
+        }.get(kernel, [(False,), (True,)])
+        for budget in (2, 120):
+            for way in ways:
+                space["spread"](scores, *way, reach, budget, *(out[:2] if kernel == "targets_spread" else out))
+                digest.update(out.astype("<i8").tobytes())
+    return digest.hexdigest()[:8], calls
+
+
+@pytest.mark.parametrize("kernel", PINNED)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_kernels_do_as_much_work_as_they_did(kernel, part):
+    digest, calls = work(kernel, range(part, ELECTIONS[kernel], PARTS))
+    print(kernel, part, calls)
+    assert digest == PINNED[kernel].split()[part]
