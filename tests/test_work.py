@@ -6,6 +6,7 @@ which the test prints, and replace the digests.
 """
 
 import hashlib
+import itertools
 import types
 from importlib import import_module
 
@@ -169,3 +170,58 @@ def test_a_class_cannot_pass_another_that_stays_ahead_whatever_reachable_members
         assert space["_cannot_pass"](first, votes, w, target, reach) is any(ahead)
         found.append(any(ahead))
     assert 10 < sum(found) < 90
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_cheapest_pair_is_that_of_all_pairs(part):
+    """Theorem 3.4's Cert^R1, every pair bounded on its own."""
+    space = as_python(lambda *_: None)["runoff._kernels.runoff_spread"]
+    needed, of_one, of_two = (space[name] for name in ("needed", "pass_power", "pair_power"))
+    for number in range(part, 160, 4):
+        rng = np.random.default_rng([10, number])
+        m, c, d = int(rng.integers(8, 30)), int(rng.integers(4, 9)), int(rng.integers(1, 4))
+        reach = spreads.Spread.from_any(spreads.cyclic(m, rng.permutation(m)[:d]), m).reach
+        first = rng.choice(c, m, p=rng.dirichlet(np.full(c, 2.0))).astype(np.int32)
+        votes = np.bincount(first, minlength=c).astype(np.int32)
+        w = int(np.argsort(-votes, kind="stable")[number % 2])  # one of the two finalists
+        power, sums, tally = np.zeros(m, np.int32), np.zeros(m, np.int32), np.zeros(3 * d + 1, np.int32)
+
+        def least(fill, gap, *classes, first=first, w=w, reach=reach, power=power, sums=sums, tally=tally):
+            fill(first, w, *classes, power)
+            return needed(power, gap, 2**30, reach, sums, tally)
+
+        gaps = {u: space["gap"](votes, w, u) for u in range(c) if u != w}
+        alone = {u: least(of_one, gap, u) for u, gap in gaps.items()}
+        costs = [max(alone[u], alone[v], least(of_two, gaps[u] + gaps[v], u, v)) for u in gaps for v in gaps if u < v]
+        for limit in (2**30, int(rng.integers(1, m))):
+            found = space["_eliminated_spread"](
+                first, votes, w, limit, reach, power, np.zeros(c, np.int32), sums, tally
+            )
+            assert found == min([limit, *costs])
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_fewest_members_with_which_a_class_passes_all_and_wins_are_those_of_all_sets(part):
+    """Every set of members that rank c first and w last."""
+    space = as_python(lambda *_: None)["runoff._kernels.runoff"]
+    for number in range(part, 160, 4):
+        rng = np.random.default_rng([11, number])
+        m, n_classes = int(rng.integers(3, 8)), int(rng.integers(3, 5))
+        row = rng.permuted(np.tile(np.arange(n_classes), (m, 1)), axis=1)
+        first, votes, above = np.zeros(m, np.int32), np.zeros(n_classes, np.int32), np.zeros(n_classes, np.int32)
+        space["first_choices"](row, first, votes)
+        w, _ = space["finalists"](row, votes, above)
+        c = int(rng.choice([u for u in range(n_classes) if u != w]))
+
+        def succeeds(taken, row=row, w=w, c=c, n_classes=n_classes, m=m):
+            after = row.copy()
+            after[taken] = np.where(np.arange(n_classes) == c, n_classes, np.where(np.arange(n_classes) == w, -1, 0))
+            counts = np.bincount(after.argmax(axis=1), minlength=n_classes)
+            passes = all((-counts[c], c) < (-counts[u], u) for u in range(n_classes) if u not in (c, w))
+            return passes and (-np.count_nonzero(after[:, c] > after[:, w]) * 2, c) < (-m, w)
+
+        sets = (list(taken) for size in range(m + 1) for taken in itertools.combinations(range(m), size))
+        least = next(len(taken) for taken in sets if succeeds(taken))
+        voters = np.zeros(n_classes, np.int32)
+        for start, limit in ((0, m + 1), (least, least + 1), (least, least)):
+            assert space["beaten_cost"](row, first, votes, above, w, c, start, limit, voters) == least
