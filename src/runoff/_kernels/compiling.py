@@ -1,4 +1,4 @@
-"""Compilation of kernels with numba, without the GIL, with a cache on disk where possible."""
+"""Compilation of kernels with Numba, without the GIL, with a cache on disk if possible."""
 
 import os
 import shutil
@@ -18,15 +18,15 @@ from runoff._io.sources import code_digest
 F = TypeVar("F", bound=Callable[..., Any])
 
 KERNELS = Path(__file__).parent
-FREE_BYTES = 64 * 2**20  # that the disk needs: numba crashes if it fills up during a write
+FREE_BYTES = 64 * 2**20  # free disk space required: Numba crashes if the disk fills up during a write
 
 
 def kernel(function: F) -> F:
-    """Compile `function` on first use, and cache the machine code for the next process if possible.
+    """Compile `function` on first use, and cache the machine code for later processes if possible.
 
-    Numba alone would reuse the code of a kernel whose file is unchanged after a kernel that it calls has changed, as by
-    an upgrade, and certificates would come from a mixture of two versions. So the cache is named by a digest of all
-    kernels, which ignores docstrings and comments.
+    By default, Numba reuses the code of a kernel whose file is unchanged even if a kernel that it calls has changed,
+    for example in an upgrade, and certificates would come from a mixture of two versions. So the name of the cache
+    contains a digest of all kernels, which ignores docstrings and comments.
     """
     directory = cache_directory()
     options = {"nogil": True, "error_model": "numpy"}
@@ -40,7 +40,7 @@ def kernel(function: F) -> F:
 
 
 def helper(function: F) -> F:
-    """Compile `function` for use in kernels only: without a wrapper for Python it compiles faster."""
+    """Compile `function` for use in kernels only, without a wrapper for Python, which takes less time."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
     options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -49,10 +49,10 @@ def helper(function: F) -> F:
 
 @cache
 def cache_directory() -> Path | None:
-    """Return a cache directory for these kernels: NUMBA_CACHE_DIR, beside the kernels, the user's cache, or None.
+    """Return a cache directory: NUMBA_CACHE_DIR, a folder next to the kernels, the user's cache, or None.
 
-    Numba reads its cache by pickle, so anybody who can write to it can run code in this process. Only a directory in
-    which nobody else can write or rename anything is used.
+    Numba unpickles its cache, so anyone who can write to it can run code in this process. A directory is used only if
+    no other user can write to it or rename it.
     """
     name = f"runoff-{code_digest([KERNELS])[:16]}"
     chosen = os.environ.get("NUMBA_CACHE_DIR")
@@ -81,7 +81,7 @@ def _is_private(directory: Path) -> bool:
     for folder in (directory, *directory.parents):
         status = folder.stat()
         others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        # In a sticky directory, such as /tmp, others can add files but not replace those of this user.
+        # In a sticky directory, such as /tmp, other users can add files but not replace those of this user.
         shared = others_write and (folder == directory or not status.st_mode & stat.S_ISVTX)
         if shared or status.st_uid not in (0, os.getuid()):
             return False

@@ -1,6 +1,6 @@
-"""Counts of one input's ballots: first choices, votes, and members that rank one class above another.
+"""Counts of the ballots of one input: first choices, votes, and members that rank one class above another.
 
-`row` is one input's scores, (n_members, n_classes). A tie in scores ranks the lower class index first, and a
+`row` contains the scores of one input, (n_members, n_classes). A tie in scores ranks the lower class index first, and a
 tie in votes goes to the lower class index.
 """
 
@@ -11,7 +11,7 @@ from runoff._kernels.compiling import helper, kernel
 
 @helper
 def first_choices(row: Any, first: Any, votes: Any) -> bool:
-    """Fill each member's first choice and each class's votes; return False if a score is not finite."""
+    """Fill the first choice of each member and the votes of each class; return False if a score is not finite."""
     n_members, n_classes = row.shape
     votes[:] = 0
     broken = False
@@ -30,7 +30,7 @@ def first_choices(row: Any, first: Any, votes: Any) -> bool:
 
 @helper
 def top_two(votes: Any) -> tuple[int, int]:
-    """Return the two classes with the most votes, the lower index first among equals."""
+    """Return the two classes with the most votes; ties go to the lower index."""
     a, b = 0, 1
     if votes[1] > votes[0]:
         a, b = 1, 0
@@ -71,7 +71,7 @@ def gap(votes: Any, a: int, b: int) -> int:
 
 @kernel
 def give_points(rows: Any, out: Any) -> None:
-    """Fill `out` with a point for each class ranked below: faster than sorting if there are few classes."""
+    """Fill `out` with one point per class ranked below, which is faster than sorting for few classes."""
     n_classes = rows.shape[1]
     for j in range(rows.shape[0]):
         for a in range(n_classes):

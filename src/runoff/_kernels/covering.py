@@ -1,9 +1,9 @@
-"""Covering problems: the number of buckets that an attack needs, the core shared by every election.
+"""Covering problems that bound the number of buckets of an attack, shared by all elections.
 
-An attack takes over the members that its buckets reach. It succeeds when, for one of the election's threats, every
-row (g, p) of that threat is met: the powers p_j of the taken members sum to at least the gap g. A member counts once
-however many taken buckets reach it. So the cost of a threat is a covering problem, and each function here bounds it:
-`needed` as the paper does (Lemma 3.7, Algorithm 4), `search` by branch and bound. `reach` is a `spreads.Reach`.
+An attack takes over the members that its buckets reach. It succeeds if, for one of the threats of the election, every
+row (g, p) of the threat is met: the powers p_j of the taken members sum to at least the gap g. A member counts once,
+even if several taken buckets reach it. So the cost of a threat is a covering problem. `needed` bounds it as in the
+paper (Lemma 3.7, Algorithm 4), `search` by branch and bound. `reach` is a `spreads.Reach`.
 """
 
 from typing import Any, cast
@@ -24,7 +24,7 @@ def taken(chosen: NDArray[np.int32]) -> NDArray[np.int64]:
 
 @helper
 def bucket_sums(power: Any, reach: Any, out: Any) -> None:
-    """Fill `out` with each bucket's power, the sum over its members."""
+    """Fill `out` with the power of each bucket, the sum over its members."""
     n = out.shape[0]
     if reach.offsets.shape[0] > 0:
         # Adding shifted copies reads a cyclic spread in memory order, which is faster than gathering.
@@ -46,7 +46,7 @@ def bucket_sums(power: Any, reach: Any, out: Any) -> None:
 def needed(power: Any, gap: int, limit: int, reach: Any, sums: Any, tally: Any) -> int:
     """Return the fewest buckets whose powers sum to at least `gap` (Lemma 3.7, Algorithm 4, CertFA), at most `limit`.
 
-    It counts instead of sorting, since powers are small integers.
+    Powers are small integers, so they are counted instead of sorted.
     """
     if gap <= 0:
         return 0
@@ -82,7 +82,7 @@ def largest_sums(power: Any, most: int, reach: Any, sums: Any, tally: Any, out: 
 
 @helper
 def _count(sums: Any, tally: Any) -> int:
-    """Fill `tally` with the number of buckets of each power, up to the highest, and return that."""
+    """Fill `tally` with the number of buckets of each power, and return the highest power."""
     highest = 0
     for b in range(sums.shape[0]):
         highest = max(highest, sums[b])
@@ -109,12 +109,12 @@ def _best_sum(tally: Any, highest: Any, count: int) -> int:
 def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: Any) -> tuple[int, int]:
     """Search for `size` buckets that meet every row, or prove that none exist, in at most `budget` nodes.
 
-    The search is depth first, includes before it excludes, and branches on the bucket with the largest remaining power
-    on the unmet rows. A node is cut if, on some row, the power covered plus the largest remaining powers of the buckets
-    still to choose stays below the gap; remaining powers leave out members already covered. `chosen`, with one entry
-    more than there are buckets, receives the buckets and -1 after the last. Returns PROVEN (no such buckets), FOUND,
-    UNDECIDED (the budget is spent) or IMPOSSIBLE (no number of buckets suffices), and the number of nodes visited,
-    which is the same on every machine, since no clock is read.
+    The search is depth first, includes a bucket before excluding it, and branches on the bucket with the largest
+    remaining power on the unmet rows. A node is pruned if, on some row, the covered power plus the largest remaining
+    powers of the buckets still to choose is below the gap; remaining powers exclude members already covered. `chosen`,
+    with one more entry than there are buckets, receives the buckets and -1 after the last. Returns PROVEN (no such
+    buckets), FOUND, UNDECIDED (the budget is exhausted) or IMPOSSIBLE (no number of buckets suffices), and the number
+    of nodes visited, which is the same on every machine, since no clock is read.
     """
     rows, n_members = powers.shape
     if reach.n_unreached > 0:
@@ -138,7 +138,7 @@ def search(gaps: Any, powers: Any, size: int, reach: Any, budget: int, chosen: A
             tallies[q, left[q, b]] += 1
 
     covered = np.zeros(rows, np.int32)
-    taken_at = np.zeros(n_members, np.int32)  # 1 + depth at which a member was covered, 0 while it is not
+    taken_at = np.zeros(n_members, np.int32)  # 1 + depth at which a member was covered, 0 if it is not
     closed = np.zeros(n_buckets, np.int32)  # 1 if a bucket is included or excluded
     worth = np.zeros(n_buckets, np.int32)
     stack = np.zeros(n_buckets + 1, np.int32)

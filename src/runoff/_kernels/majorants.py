@@ -1,9 +1,10 @@
 """Quadratic functions above the indicator that an attack flips one input, for collective certificates.
 
-The buckets are divided into at most four groups for each input, and an attack of `edits` buckets is described by the
-number n_g of them in each group: a cell. A cell is marked if, by these numbers alone, the attack may flip the input.
-`fit_all` finds functions c + Σ l_g n_g + Σ q_gh n_g n_h that are at least 1 in marked cells and at least 0 in all
-others. Coefficients are integers, and both conditions are met in integers: rounding can only make the functions larger.
+The buckets are divided into at most four groups for each input, and an attack on `edits` buckets is described by its
+number n_g of buckets in each group, called a cell. A cell is marked if, by these numbers, the attack may flip the
+input. `fit_all` finds functions c + Σ l_g n_g + Σ q_gh n_g n_h that are at least 1 in marked cells and at least 0 in
+all others. Coefficients are integers, and both conditions are met in integers: rounding can only make the functions
+larger.
 """
 
 from typing import Any
@@ -12,12 +13,12 @@ import numpy as np
 
 from runoff._kernels.compiling import helper, kernel
 
-UNIT = 2**32  # what stands for 1 in the integer coefficients
+UNIT = 2**32  # represents 1 in the integer coefficients
 GROUPS = 4
 TERMS = 10  # of a quadratic function of the first three groups: 1, n_a, n_a n_b
 MOST_EDITS = 1024
-# The largest coefficients, above which the constant 1 is used: for up to MOST_EDITS edits, and sums over up to
-# MOST_INPUTS inputs, nothing overflows.
+# The largest coefficients; above these, the constant 1 is used. With them, nothing overflows for up to MOST_EDITS edits
+# and sums over up to MOST_INPUTS inputs.
 MOST_INPUTS = 2**14
 LARGEST_PRODUCT, LARGEST_LINEAR, LARGEST_CONSTANT = 2.0**40, 2.0**45, 2**46
 BOX = 8.0  # the largest coefficient of a standardized function
@@ -43,7 +44,7 @@ def _cells(sizes: Any, edits: int, cells: Any) -> int:
 def mark(powers: Any, gaps: Any, rows_at: Any, group: Any, sizes: Any, edits: int, cells: Any, marks: Any) -> int:
     """Mark the cells in which some threat may be met, and return the number of cells.
 
-    `powers` (rows, buckets) and `gaps` (rows) are those of all threats of one input, and `rows_at` holds the first row
+    `powers` (rows, buckets) and `gaps` (rows) are those of all threats of one input, and `rows_at` lists the first row
     of each threat. A row may be met in a cell if the largest powers of as many buckets of each group reach the gap.
     """
     n = _cells(sizes, edits, cells)
@@ -83,7 +84,7 @@ def mark(powers: Any, gaps: Any, rows_at: Any, group: Any, sizes: Any, edits: in
 def fit_all(
     group: Any, sizes: Any, marks: Any, marks_at: Any, first: int, last: int, edits: int, moments: Any, total: Any
 ) -> float:
-    """Add up the functions that are smallest on average over attacks with these moments, for inputs first to last - 1.
+    """Sum the functions with the smallest average over attacks with these moments, for inputs first to last - 1.
 
     `moments[0, 1 + b]` is the share of attacks that take bucket b, `moments[1 + a, 1 + b]` the share that take both.
     `total` (buckets + 1, buckets + 1) receives twice the sum of the functions, as a quadratic form of (1, x) in units
@@ -147,7 +148,7 @@ def _fit(
                 at += 1
     q = np.zeros(TERMS)
     _simplex(phi, n, marks, target, q)
-    # Back to the numbers n_g, in integers.
+    # Convert to functions of the numbers n_g, in integers.
     coefficients = np.zeros(TERMS)  # 1, n_a, n_a n_b, with q_ab for a <= b
     coefficients[0] = q[0]
     for g in range(3):
@@ -178,7 +179,7 @@ def _fit(
                 products[g, h] += rounded
                 products[h, g] += rounded
                 at += 1
-        # The constant that makes the function large enough in every cell, and no larger.
+        # The smallest constant for which the function is large enough in every cell.
         constant = np.int64(-(2**62))
         for p in range(n):
             twice = np.int64(0)
@@ -203,8 +204,8 @@ def _fit(
 def _simplex(phi: Any, n: int, marks: Any, target: Any, q: Any) -> None:
     """Minimise target · q subject to phi q >= marks and |q| <= BOX, by the simplex method on the dual programme.
 
-    The dual seeks the distribution over cells with the given moments that gives marked cells the most weight. Whatever
-    happens here, the caller corrects q.
+    The dual maximises the weight of marked cells over distributions on cells with the given moments. The caller
+    corrects q, so the result need not be optimal.
     """
     inverse = np.zeros((TERMS, TERMS))
     weight = np.zeros(TERMS)  # of the basic columns

@@ -1,7 +1,7 @@
 """Compiled certificates of the maximin election, with one bucket per member and with spreads.
 
 M[a, b] (`duels`) is the number of members that rank class a above class b, and m_a (`worst`) is min_b M[a, b].
-`columns` holds the scores of one input by class.
+`columns` contains the scores of one input by class.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from runoff._kernels.compiling import helper, kernel
 from runoff._kernels.counting import top_two
 from runoff._kernels.covering import IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search
 
-ROWS = 3  # of a threat that enter a search with a spread: more would only cost time
+ROWS = 3  # of a threat in a search with a spread; more would only take time
 
 
 @kernel
@@ -43,7 +43,7 @@ def spread(scores: Any, reach: Any, budget: int, prediction: Any, runner_up: Any
 
 @helper
 def _by_class(row: Any, columns: Any) -> bool:
-    """Fill `columns` with the scores of each class, which are faster to compare; return False if one is not finite."""
+    """Fill `columns` with the scores by class, which are faster to compare; return False if one is not finite."""
     n_members, n_classes = row.shape
     broken = False
     for j in range(n_members):
@@ -55,7 +55,7 @@ def _by_class(row: Any, columns: Any) -> bool:
 
 @helper
 def _count_duels(columns: Any, a: int, duels: Any, worst: Any, known: Any) -> None:
-    """Fill row a of M, so that `worst[a]` becomes m_a, and its mirror image, which bounds the m of other classes."""
+    """Fill row a of M, so that `worst[a]` becomes m_a, and column a, which bounds the m of other classes."""
     n_classes, n_members = columns.shape
     one = columns[a]
     for b in range(n_classes):
@@ -77,8 +77,8 @@ def _count_duels(columns: Any, a: int, duels: Any, worst: Any, known: Any) -> No
 def _leaders(columns: Any, duels: Any, worst: Any, known: Any) -> tuple[int, int]:
     """Return the classes with the two largest m.
 
-    `worst` holds m for classes whose duels are known, and an upper bound for others: if the first two are known, no
-    other class can be one of them. Of many classes, the duels of few are ever counted.
+    `worst` contains m for classes whose duels are known, and an upper bound for others: if the first two are known, no
+    other class can be one of them. With many classes, the duels of only a few are counted.
     """
     worst[:] = columns.shape[1]
     known[:] = False
@@ -115,12 +115,12 @@ def _bound(
     sums: Any,
     tally: Any,
 ) -> int:
-    """Return the smallest bound of all threats, each by its largest row, skipping those above an earlier one."""
+    """Return the smallest bound of all threats, each by its largest row, skipping threats above an earlier bound."""
     n_classes = columns.shape[0]
     most = max(1, 2 * reach.largest)  # the largest power of a bucket on a row
     best = UNREACHABLE
     for turn in range(n_classes):
-        c = (s + turn) % n_classes  # s first, since it is the usual threat
+        c = (s + turn) % n_classes  # s first, as the usual threat
         if c == w:
             continue
         if not known[c]:
@@ -147,14 +147,14 @@ def _bound(
 
 @helper
 def _least_bound(worst: Any, w: int, c: int, most: int) -> int:
-    """Return a bound on all threats by c, from m alone, where a bucket has at most power `most`."""
+    """Return a bound on all threats by c from m only, where the power of a bucket is at most `most`."""
     least: int = (worst[w] - worst[c] + (c > w) + most - 1) // most
     return least
 
 
 @helper
 def _limiting_gap(duels: Any, w: int, c: int, b: int, limit: int) -> int:
-    """Return the largest gap that at least `limit` rows of a threat reach, or 1 if fewer have a gap."""
+    """Return the largest gap that at least `limit` rows of a threat reach, or 1 if fewer rows have a gap."""
     least = 1
     while True:
         count, next_ = 0, UNREACHABLE
@@ -210,7 +210,7 @@ def _raise(
     chosen: Any,
     tally: Any,
 ) -> int:
-    """Return a higher cost: raise `best` while search proves that no threat succeeds with `best` buckets."""
+    """Return an improved cost, raising `best` while search proves that no threat succeeds with `best` buckets."""
     n_classes, n_members = columns.shape
     most = max(1, 2 * reach.largest)
     alone = reach.largest == 1 and reach.n_unreached == 0 and chosen.shape[0] == n_members + 1

@@ -11,7 +11,7 @@ from runoff._kernels.covering import IMPOSSIBLE, PROVEN, UNREACHABLE, needed, se
 
 @kernel
 def disjoint(scores: Any, tight: bool, prediction: Any, runner_up: Any, cost: Any) -> int:
-    """Certify with one bucket per member: half the gap to the runner-up, rounded up, is exact whatever `tight` is."""
+    """Certify with one bucket per member: half the gap to the runner-up, rounded up, which is exact for any `tight`."""
     n, n_members, n_classes = scores.shape
     first = np.zeros(n_members, np.int32)
     votes = np.zeros(n_classes, np.int32)
@@ -66,14 +66,14 @@ def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, r
 
 @helper
 def pass_power(first: Any, a: int, b: int, out: Any) -> None:
-    """Fill `out` with what taking over each member lowers gap(a, b) by: 2 if it votes a, 0 if b, else 1 (Lemma 3.7)."""
+    """Fill `out` with the amount by which each member can lower gap(a, b): 2 for votes for a, 0 for b, else 1."""
     for j in range(first.shape[0]):
         out[j] = 1 + (first[j] == a) - (first[j] == b)
 
 
 @helper
 def _raise(first: Any, votes: Any, w: int, best: int, bound: Any, reach: Any, budget: int) -> int:
-    """Return a higher cost: raise `best` while search proves that no rival wins with `best` buckets."""
+    """Return an improved cost, raising `best` while search proves that no rival wins with `best` buckets."""
     n_buckets = reach.members_at.shape[0] - 1
     chosen = np.zeros(n_buckets + 1, np.int32)
     powers = np.zeros((1, first.shape[0]), np.int32)

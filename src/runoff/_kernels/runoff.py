@@ -1,8 +1,8 @@
 """Compiled certificates of the run-off election with one bucket per member (DPA+ROE).
 
-Notation of the paper: w the prediction, s the other finalist, N votes of round 1, M[w, c] members ranking w above c
-(`above[c]`), k the number of members. The threats are `eliminated`: two classes beat w in round 1; and `beaten`: some
-class c beats every class but w in round 1, and w in round 2.
+Notation of the paper: w is the prediction, s the other finalist, N the votes of round 1, M[w, c] the number of members
+that rank w above c (`above[c]`), k the number of members. The threats are `eliminated`: two classes beat w in round 1;
+and `beaten`: some class c beats every class but w in round 1, and w in round 2.
 """
 
 from typing import Any
@@ -56,7 +56,7 @@ def disjoint(scores: Any, tight: bool, prediction: Any, runner_up: Any, cost: An
         prediction[i], runner_up[i] = w, s
         best = (final_gap(above, n_members, w, s) + 1) // 2
         if n_classes > 2:
-            # dp grows with either gap, so the two classes closest to w are the cheapest to bring past it.
+            # dp increases with either gap, so the two classes closest to w are the cheapest pair.
             near, next_ = UNREACHABLE, UNREACHABLE
             for c in range(n_classes):
                 if c != w:
@@ -85,11 +85,10 @@ def beaten_cost(
     """Return the fewest members that must rank c first and w last for c to win, at most `limit`.
 
     With X members taken, `pay` = N_u - N_c - X + [u < c] of them must be voters of class u. Members that rank w above c
-    also count in round 2, so as many of the taken members as possible are such. docs/proofs.md proves that this is
-    exact.
+    also count in round 2, so as many of these as possible are taken. docs/proofs.md proves that this is exact.
     """
     n_members, n_classes = row.shape
-    voters[:] = 0  # of each class, those that rank w above c
+    voters[:] = 0  # by class, those that rank w above c
     for j in range(n_members):
         if first[j] != c and ranks_above(row[j], w, c):
             voters[first[j]] += 1

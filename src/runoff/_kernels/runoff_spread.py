@@ -10,12 +10,12 @@ from runoff._kernels.covering import IMPOSSIBLE, PROVEN, UNREACHABLE, largest_su
 from runoff._kernels.plurality import pass_power
 from runoff._kernels.runoff import final_gap, finalists
 
-RIVALS = 3  # classes ahead of c that enter a `beaten` threat: more would only cost time
+RIVALS = 3  # classes ahead of c in a `beaten` threat; more would only take time
 
 
 @kernel
 def spread(scores: Any, tight: bool, reach: Any, budget: int, prediction: Any, runner_up: Any, cost: Any) -> int:
-    """Certify any spread: Theorem 3.4 with Lemmas 3.7 and 3.8; `tight` then searches a threat's rows together."""
+    """Certify any spread: Theorem 3.4 with Lemmas 3.7 and 3.8; `tight` then searches all rows of a threat together."""
     n, n_members, n_classes = scores.shape
     n_buckets = reach.members_at.shape[0] - 1
     first = np.zeros(n_members, np.int32)
@@ -62,13 +62,13 @@ def _beaten_spread(
     sums: Any,
     tally: Any,
 ) -> int:
-    """Return Cert^R2 of Theorem 3.4, and fill `bound` with the bound of each class, 0 for those that were skipped."""
+    """Return Cert^R2 of Theorem 3.4, and fill `bound` with the bound of each class, 0 if it was skipped."""
     n_members, n_classes = row.shape
     final_power(row, w, s, power)
     best = needed(power, (final_gap(above, n_members, w, s) + 1) // 2, UNREACHABLE, reach, sums, tally)
     bound[:] = 0
     bound[s] = best
-    no_votes = np.zeros(2, np.int32)  # 1v1(s, c) is the same for all c without votes, but for the tie
+    no_votes = np.zeros(2, np.int32)  # 1v1(s, c) is equal for all c without votes, except for the tie
     for c in range(n_classes):
         if c == w or c == s:
             continue
@@ -94,7 +94,7 @@ def _beaten_spread(
 def closest(votes: Any, w: int, reach: Any, limit: int, near: Any) -> int:
     """Fill `near` with the classes that may pass w with fewer than `limit` buckets, by rising gap; return their number.
 
-    Of the classes without votes only the two lowest can be part of a cheapest pair.
+    Of the classes without votes, only the two with the lowest index can be part of a cheapest pair.
     """
     count, no_votes = 0, 0
     for c in range(votes.shape[0]):
@@ -115,7 +115,7 @@ def closest(votes: Any, w: int, reach: Any, limit: int, near: Any) -> int:
 
 @helper
 def pair_power(first: Any, w: int, c1: int, c2: int, out: Any) -> None:
-    """Fill `out` with what taking over each member lowers gap(w, c1) + gap(w, c2) by (Lemma 3.8)."""
+    """Fill `out` with the amount by which each member can lower gap(w, c1) + gap(w, c2) (Lemma 3.8)."""
     for j in range(first.shape[0]):
         f = first[j]
         out[j] = 1 + 2 * (f == w) - (f == c1) - (f == c2)
@@ -130,9 +130,9 @@ def _eliminated_spread(
     The gaps are added unclipped, as in the proof of Lemma 3.8. Its statement clips each at 0 first, which is wrong if
     one class already beats w: docs/proofs.md has a cheaper attack.
 
-    Many classes have too many pairs to bound each one. A bucket's power on the sum of two gaps is at most what it would
-    be if one class, or both, had no voters, and gaps rise along `near`: a bound that ignores the voters of the second
-    class ends the inner loop, and one that ignores those of both ends the outer loop.
+    With many classes there are too many pairs to bound each one. The power of a bucket on the sum of two gaps is at
+    most its power if one class, or both, had no voters, and gaps increase along `near`: so a bound that ignores the
+    voters of the second class ends the inner loop, and one that ignores those of both ends the outer loop.
     """
     count = closest(votes, w, reach, best, near)
     singles = np.zeros(count, np.int32)  # 1v1(w, c), once known
@@ -167,7 +167,7 @@ def _eliminated_spread(
 
 @helper
 def elimination_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any, powers: Any) -> int:
-    """Fill the rows of `eliminated by c1 and c2`, which are each gap and their sum; return their number."""
+    """Fill the rows of the threat `eliminated by c1 and c2`, each gap and their sum; return their number."""
     pass_power(first, w, c1, powers[0])
     pass_power(first, w, c2, powers[1])
     pair_power(first, w, c1, c2, powers[2])
@@ -178,7 +178,7 @@ def elimination_rows(first: Any, votes: Any, w: int, c1: int, c2: int, gaps: Any
 
 @helper
 def beaten_rows(row: Any, first: Any, votes: Any, above: Any, w: int, c: int, gaps: Any, powers: Any) -> int:
-    """Fill the rows of `beaten by c`: round 2, the rivals furthest ahead of c, and their sum; return their number."""
+    """Fill the rows of the threat `beaten by c`: round 2, the rivals furthest ahead, the sum; return their number."""
     n_members, n_classes = row.shape
     final = final_gap(above, n_members, w, c)
     rows, together = 0, 0
@@ -202,7 +202,7 @@ def beaten_rows(row: Any, first: Any, votes: Any, above: Any, w: int, c: int, ga
         rows += 1
     if rows > 1:
         for j in range(n_members):
-            total = powers[0, j] if final > 0 else 0  # counted twice: round 2's row is in halves
+            total = powers[0, j] if final > 0 else 0  # counted twice, since the row of round 2 is halved
             for q in range(rows):
                 total += powers[q, j]
             powers[rows, j] = total
@@ -242,7 +242,7 @@ def _raise(
     sums: Any,
     tally: Any,
 ) -> int:
-    """Return a higher cost: raise `best` while search proves that no threat succeeds with `best` buckets."""
+    """Return an improved cost, raising `best` while search proves that no threat succeeds with `best` buckets."""
     n_members, n_classes = row.shape
     n_buckets = reach.members_at.shape[0] - 1
     chosen = np.zeros(n_buckets + 1, np.int32)
@@ -251,7 +251,7 @@ def _raise(
     of_any, with_x = np.zeros(n_buckets + 1, np.int32), np.zeros(n_buckets + 1, np.int32)
     while best <= n_buckets:
         for turn in range(n_classes):
-            c = (s + turn) % n_classes  # s first, since it is the usual threat
+            c = (s + turn) % n_classes  # s first, as the usual threat
             if c == w or bound[c] > best:
                 continue
             g = gap(votes, s, c) if c != s else 0

@@ -1,6 +1,7 @@
-"""What a target needs to win with one bucket per member, compiled: exact for plurality and run-off.
+"""Compiled costs for a target to win with one bucket per member, exact for plurality and run-off.
 
-t is the target, o its opponent in round 2, N votes of round 1. docs/proofs.md proves that the conditions are exact.
+t is the target, o its opponent in round 2, and N are the votes of round 1. docs/proofs.md proves that the conditions
+are exact.
 """
 
 from typing import Any
@@ -62,9 +63,9 @@ def runoff(scores: Any, target: int, prediction: Any, cost: Any) -> int:
         for j in range(n_members):
             for o in range(n_classes):
                 against[o, first[j]] += ranks_above(row[j], o, target)
-        best = n_members - votes[target]  # if all members vote for it, it wins
+        best = n_members - votes[target]  # it wins if all members vote for it
         for turn in range(n_classes):
-            o = (w + turn) % n_classes  # w first, since it is the usual opponent
+            o = (w + turn) % n_classes  # w first, as the usual opponent
             if o != target:
                 best = _cost_against(votes, against[o], n_members, target, o, best)
         cost[i] = best
@@ -78,7 +79,7 @@ def _cost_against(votes: Any, against: Any, n_members: int, t: int, o: int, limi
     total = 0
     for u in range(n_classes):
         total += against[u]
-    lead = total - (n_members - (t > o)) // 2  # members that must stop to rank o above t
+    lead = total - (n_members - (t > o)) // 2  # members that must no longer rank o above t
     size = max(1, lead)
     for u in range(n_classes):
         if u != t and u != o:
@@ -91,10 +92,10 @@ def _cost_against(votes: Any, against: Any, n_members: int, t: int, o: int, limi
 
 @helper
 def _suffices(votes: Any, against: Any, lead: int, t: int, o: int, size: int) -> bool:
-    """Return whether t can win against o in round 2 with `size` members, none of which votes as before.
+    """Return whether t can win against o in round 2 with `size` members, all of which change their vote.
 
-    Either all of them vote for t, some of which are voters of o; or some vote for t and some for o; or all vote for o,
-    some of which are voters of t. In each case, `_missing` is convex in the number of votes for o.
+    Either all of them vote for t, some of them voters of o; or some vote for t and some for o; or all vote for o, some
+    of them voters of t. In each case, `_missing` is convex in the number of votes for o.
     """
     room = 0
     for u in range(votes.shape[0]):
@@ -123,8 +124,8 @@ def _suffices(votes: Any, against: Any, lead: int, t: int, o: int, size: int) ->
 
 @helper
 def _missing(votes: Any, against: Any, lead: int, t: int, o: int, size: int, case: int, at: int) -> int:
-    """Return how far `size` members are from the election of t against o; at most 0 if they suffice."""
-    by_t, by_o = size, at  # by which the votes of t and o change
+    """Return the number of members missing for t to win against o with `size` members, at most 0 if they suffice."""
+    by_t, by_o = size, at  # changes of the votes of t and o
     if case == 1:
         by_t = size - at
     elif case == 2:

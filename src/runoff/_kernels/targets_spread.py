@@ -1,6 +1,6 @@
-"""What a target needs to win with a spread, compiled, for plurality and run-off. Notation as in `targets`.
+"""Compiled costs for a target to win with a spread, for plurality and run-off. Notation as in `targets`.
 
-Plurality has one threat, that t passes every other class. Run-off has one for each opponent o in round 2.
+Plurality has one threat, that t passes every other class. Run-off has one threat for each opponent o in round 2.
 """
 
 from typing import Any
@@ -12,13 +12,13 @@ from runoff._kernels.counting import first_choices, gap, ranks_above, top_two
 from runoff._kernels.covering import IMPOSSIBLE, PROVEN, UNREACHABLE, needed, search
 from runoff._kernels.runoff import finalists
 
-RIVALS = 3  # classes with the most votes, other than t and o, that enter a threat: more would only cost time
+RIVALS = 3  # classes with the most votes, other than t and o, in a threat; more would only take time
 ROWS = 2 * RIVALS + 1 + RIVALS * (RIVALS + 1) + 1
 
 
 @kernel
 def spread(scores: Any, two_rounds: bool, target: int, reach: Any, budget: int, prediction: Any, cost: Any) -> int:
-    """Fill `cost` with a proven number of buckets that the target needs to win, 0 if it wins already.
+    """Fill `cost` with the proven number of buckets that the target needs to win, 0 if it already wins.
 
     Each threat is bounded by its largest row (Lemma 3.7); then all its rows are searched together.
     """
@@ -43,7 +43,7 @@ def spread(scores: Any, two_rounds: bool, target: int, reach: Any, budget: int, 
             continue
         best = UNREACHABLE
         for turn in range(n_classes):
-            o = (w + turn) % n_classes  # w first, since it is the usual opponent
+            o = (w + turn) % n_classes  # w first, as the usual opponent
             if o == target or (turn > 0 and not two_rounds):
                 bound[o] = UNREACHABLE
                 continue
@@ -63,11 +63,11 @@ def spread(scores: Any, two_rounds: bool, target: int, reach: Any, budget: int, 
 def _rows(row: Any, first: Any, votes: Any, two_rounds: bool, t: int, o: int, gaps: Any, powers: Any) -> int:
     """Fill the rows of a threat that are not met yet and, last, the sum of all; return their number.
 
-    For run-off these are what t needs, what o needs, and each of the former with each of the latter. Plurality has no
-    opponent, and o is one of the classes that t must pass.
+    For run-off, the rows are the needs of t, the needs of o, and each of the former plus each of the latter. Plurality
+    has no opponent, and o is one of the classes that t must pass.
     """
     n_members = first.shape[0]
-    none = -1  # in place of a class: no condition
+    none = -1  # instead of a class: no condition
     rivals = np.full(RIVALS, none, np.int32)
     _most_votes(votes, t, o if two_rounds else none, rivals)
     count = 0
@@ -77,7 +77,7 @@ def _rows(row: Any, first: Any, votes: Any, two_rounds: bool, t: int, o: int, ga
         for j in range(n_members):
             lead += ranks_above(row[j], o, t)
         lead -= (n_members - (t > o)) // 2
-    # x is what t needs: to pass a rival, or (for x = RIVALS) to win round 2, or nothing. y is what o needs.
+    # x is a need of t: to pass a rival, or (for x = RIVALS) to win round 2, or none. y is a need of o.
     for x in range(RIVALS + 2):
         for y in range(RIVALS + 1):
             final = x == RIVALS and two_rounds
@@ -119,7 +119,7 @@ def _rows(row: Any, first: Any, votes: Any, two_rounds: bool, t: int, o: int, ga
 
 @helper
 def _most_votes(votes: Any, t: int, o: int, rivals: Any) -> None:
-    """Fill `rivals` with the classes with the most votes other than t and o, of equals the lower index first."""
+    """Fill `rivals` with the classes with the most votes other than t and o; ties go to the lower index."""
     for r in range(rivals.shape[0]):
         for c in range(votes.shape[0]):
             new = c != t and c != o
@@ -144,7 +144,7 @@ def _raise(
     gaps: Any,
     powers: Any,
 ) -> int:
-    """Return a higher cost: raise `best` while search proves that no threat succeeds with `best` buckets."""
+    """Return an improved cost, raising `best` while search proves that no threat succeeds with `best` buckets."""
     n_classes = votes.shape[0]
     n_buckets = reach.members_at.shape[0] - 1
     chosen = np.zeros(n_buckets + 1, np.int32)

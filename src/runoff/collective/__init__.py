@@ -1,6 +1,6 @@
-"""Collective certificates: how many of all predictions one attack can flip at once.
+"""Collective certificates, which bound the number of predictions that a single attack can flip at once.
 
-Pointwise certificates grant every input an attack of its own. A real attack chooses its buckets once, for all inputs.
+Pointwise certificates allow a different attack on every input. A real attack chooses its buckets once, for all inputs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ ROUNDS = 28
 
 @dataclass(frozen=True, eq=False)
 class CollectiveAttack:
-    """One takeover that flips many predictions.
+    """A single attack on all inputs.
 
     Attributes
     ----------
-    buckets, members : what is taken over
-    flipped : the inputs that are predicted correctly before the attack and not after it
-    accuracy : the fraction of inputs that stay correct
-    exact : whether no attack of this size can flip more, because all were tried
+    buckets, members : the buckets and the members that are taken over
+    flipped : the inputs that are predicted correctly before the attack but not after it
+    accuracy : the fraction of inputs that are still predicted correctly
+    exact : whether all attacks of this size were tried, so that none flips more
 
     """
 
@@ -57,7 +57,7 @@ class CollectiveAttack:
         return len(self.buckets)
 
     def on(self, i: int) -> Attack:
-        """Return what the attack does to input i, one of `flipped`: the new ballots and the new prediction."""
+        """Return the attack on input i, one of `flipped`, with the new ballots and the new prediction."""
         if i not in self.flipped:
             raise InputError(f"the input must be one of the {len(self.flipped)} that are flipped, got {i!r}")
         election = self._certificates.election
@@ -75,11 +75,11 @@ def collective_accuracy(
     rounds: int = ROUNDS,
     time_limit: float | None = None,
 ) -> NDArray[np.float64]:
-    """Return the smallest fraction of inputs proven to stay correct under any one attack, for each number of edits.
+    """Return the fraction of inputs proven to stay correct under any single attack, for each number of edits.
 
     After any such number of edits of the training data, at least this fraction of all inputs is still predicted
-    correctly. `certified_accuracy` grants each input edits of its own, so it is never above. The result is
-    exact where all sets of buckets can be tried, and a lower bound elsewhere. `collective_attack` is the other side.
+    correctly. `certified_accuracy` allows different edits for each input, so it is never higher. The result is exact if
+    all sets of buckets can be tried, else a lower bound; `collective_attack` gives an upper bound.
 
     Parameters
     ----------
@@ -87,10 +87,10 @@ def collective_accuracy(
     y_true : (n_samples,) the true classes
     budgets : numbers of edits; 0 gives the clean accuracy
     scores : the scores that were certified, required if the certificates were made from an iterator
-    rounds : how often the bound is improved; 0 for exact results and `certified_accuracy` only
-    time_limit : seconds, after which the best bound so far is returned, at worst `certified_accuracy`. With a limit,
-        the result depends on the machine's speed, without one only on its floating-point arithmetic, by a few inputs.
-        It is proven in any case: the proof is in integers.
+    rounds : the number of times that the bound is improved; 0 for exact results and `certified_accuracy` only
+    time_limit : seconds after which the best bound so far is returned, at worst `certified_accuracy`. With a limit, the
+        result depends on the speed of the machine, without one only on its floating-point arithmetic, by a few inputs.
+        It is proven in both cases: the proof is in integers.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def by_budget(
     rounds: int = ROUNDS,
     time_limit: float | None = None,
 ) -> Iterator[tuple[int, float]]:
-    """Yield the results of `collective_accuracy` one by one: a number of edits, the largest first, and a fraction."""
+    """Yield pairs of a number of edits, the largest first, and the fraction that `collective_accuracy` returns."""
     labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
     if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 0:
         raise InputError(f"rounds must be a non-negative integer, got {rounds!r}")
@@ -140,7 +140,7 @@ def by_budget(
         for edit in wanted:
             yield edit, float((correct & (certificates.radius >= edit)).sum() / len(labels))
         return
-    least = 0  # what is safe from more edits is safe from fewer
+    least = 0  # inputs that are safe from more edits are safe from fewer
     for at, edit in enumerate(wanted):
         deadline = None
         if until is not None:
@@ -160,18 +160,18 @@ def collective_attack(
     scores: ArrayLike | None = None,
     starts: int = _search.STARTS,
 ) -> CollectiveAttack:
-    """Return the best attack found that takes over `edits` buckets to flip as many correct predictions as possible.
+    """Return the attack on `edits` buckets that flips the most correct predictions, among those that a search tries.
 
-    All sets of buckets are tried if they are few, else a local search starts from `starts` random sets. What the best
-    of all attacks leaves is between `collective_accuracy` and the accuracy of this attack.
+    All sets of buckets are tried if they are few, else a local search starts from `starts` random sets. The accuracy
+    under the best possible attack lies between `collective_accuracy` and the accuracy under this attack.
 
     Parameters
     ----------
     certificates : Certificates
     y_true : (n_samples,) the true classes
-    edits : the number of edits, which take over a bucket each
+    edits : the number of edits, each of which takes over a bucket
     scores : the scores that were certified, required if the certificates were made from an iterator
-    starts : of the local search
+    starts : the number of starts of the local search
 
     Returns
     -------
@@ -204,7 +204,7 @@ def collective_attack(
 
 
 def _most_flipped(contested: Contested, edits: int, rounds: int, deadline: float | None) -> int:
-    """Return a proven upper bound on the inputs that one attack flips, exact if all attacks can be tried."""
+    """Return a proven upper bound on the number of inputs that one attack flips, exact if all attacks can be tried."""
     if not len(contested):
         return 0
     if _search.can_try_all(contested, edits):

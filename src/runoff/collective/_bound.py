@@ -1,4 +1,4 @@
-"""The upper bound on the inputs that one attack flips: quadratic functions above each input's indicator, added up."""
+"""Upper bound on the number of inputs that one attack flips: a sum of quadratic functions above their indicators."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from runoff.collective._threats import Contested, by_bucket
 from runoff.scores import n_threads
 
 MOST_CELLS = 4_000
-MOST_BUCKETS = 300  # above it, the semidefinite programme takes too long
-CLASSES = 8  # of inputs, of which each has its own combination of functions
-FORMS = 6  # kept of each class
-STEP = 0.5  # from one attack's moments to the next
-BITS = 16  # of the weights of a combination
-AT_ONCE = 64  # inputs between two looks at the clock
+MOST_BUCKETS = 300  # for more, the semidefinite programme takes too long
+CLASSES = 8  # of inputs, each with a separate combination of functions
+FORMS = 6  # kept per class
+STEP = 0.5  # step length between moments
+BITS = 16  # precision of the weights of a combination
+AT_ONCE = 64  # inputs between two checks of the deadline
 
 
 class Cells(NamedTuple):
-    """How each input's attacks are described, for the kernels."""
+    """Descriptions of the attacks on each input, for the kernels."""
 
     group: NDArray[np.int8]  # (n_inputs, n_buckets)
     sizes: NDArray[np.int64]  # (n_inputs, GROUPS)
@@ -39,9 +39,9 @@ class Cells(NamedTuple):
 def most_flipped(contested: Contested, edits: int, rounds: int, deadline: float | None = None) -> int:
     """Return a proven upper bound on the number of inputs that any one attack of `edits` buckets flips.
 
-    Each round fits functions to the moments of an attack drawn at random from some distribution, then weighs all
-    functions found so far against the moments that are worst for them. The next moments lie between both: the worst
-    ones alone are nearly those of a single attack, to which functions would fit too well. With a deadline, every round
+    Each round fits functions to the moments of a random attack, then weights all functions so far for the moments that
+    are worst for them. The next moments lie between both: the worst moments are nearly those of a single attack, and
+    functions would overfit to them. With a deadline, every round
     ends with a proof, and the best one so far is returned when the time is up.
     """
     n_buckets, n_inputs = contested.spread.n_buckets, len(contested)
@@ -58,12 +58,12 @@ def most_flipped(contested: Contested, edits: int, rounds: int, deadline: float 
 def _rounds(
     contested: Contested, edits: int, rounds: int, pool: ThreadPoolExecutor, deadline: float | None
 ) -> Iterator[int]:
-    """Yield proven upper bounds: one, or with a deadline one for each round."""
+    """Yield proven upper bounds: one, or with a deadline one per round."""
     n_buckets, n_inputs = contested.spread.n_buckets, len(contested)
     moments = semidefinite.uniform(n_buckets, edits)
     cells = _sorted(describe(contested, edits, deadline), edits, moments, deadline)
     edges = np.unique(np.linspace(0, n_inputs, max(CLASSES, -(-n_inputs // majorants.MOST_INPUTS)) + 1, dtype=int))
-    found = [[_constant(n_buckets, int(n))] for n in np.diff(edges)]  # above every function: all inputs are flipped
+    found = [[_constant(n_buckets, int(n))] for n in np.diff(edges)]  # the constant function: all inputs are flipped
     least = np.inf  # no combination of functions is better than the best ones for the moments of one attack
     slowest = 0.0
     for done in range(1, rounds + 1):
@@ -96,7 +96,7 @@ def _rounds(
 
 
 def _sorted(cells: Cells, edits: int, moments: NDArray[np.float64], deadline: float | None = None) -> Cells:
-    """Sort the inputs by how easily they are flipped, so that the inputs of a class are similar."""
+    """Sort the inputs by their bounds, so that the inputs of a class are similar."""
     unused = np.zeros(moments.shape, np.int64)
     n_inputs = len(cells.group)
     ease = np.empty(n_inputs)
@@ -110,7 +110,7 @@ def _sorted(cells: Cells, edits: int, moments: NDArray[np.float64], deadline: fl
 
 
 def _constant(n_buckets: int, n_inputs: int) -> NDArray[np.int64]:
-    """Return the sum of functions that are 1 everywhere, as `majorants.fit_all` does."""
+    """Return the sum of functions that are 1 everywhere, in the form of `majorants.fit_all`."""
     total = np.zeros((n_buckets + 1, n_buckets + 1), np.int64)
     total[0, 0] = 2 * majorants.UNIT * n_inputs
     return total
@@ -152,7 +152,7 @@ def describe(contested: Contested, edits: int, deadline: float | None = None) ->
     """Divide the buckets into groups for each input, and mark the cells in which it may be flipped."""
     n_buckets = contested.spread.n_buckets
     share = edits / n_buckets
-    spread_of = share * (1 - share) * n_buckets / max(1, n_buckets - 1)  # variance, but for the powers' own
+    spread_of = share * (1 - share) * n_buckets / max(1, n_buckets - 1)  # variance, up to that of the powers
     group = np.empty((len(contested), n_buckets), np.int8)
     sizes = np.empty((len(contested), majorants.GROUPS), np.int64)
     marks: list[NDArray[np.uint8]] = []
@@ -161,10 +161,10 @@ def describe(contested: Contested, edits: int, deadline: float | None = None) ->
         first, last = contested.threats_at[i : i + 2]
         rows_at = contested.rows_at[first : last + 1]
         rows = slice(int(rows_at[0]), int(rows_at[-1]))
-        # A member that several buckets reach counts once for each: an upper bound (Lemma 3.7).
+        # A member that several buckets reach is counted once per bucket, which gives an upper bound (Lemma 3.7).
         powers = by_bucket(contested.powers[rows], contested.spread).astype(np.int64)
         gaps = contested.gaps[rows].astype(np.int64)
-        # How many standard deviations the average attack is away from each row.
+        # The distance of the average attack from each row, in standard deviations.
         distance = (gaps - share * powers.sum(axis=1)) / np.sqrt(0.25 + spread_of * n_buckets * powers.var(axis=1))
         hardest = [
             a + int(distance[a:b].argmax())
@@ -180,7 +180,7 @@ def describe(contested: Contested, edits: int, deadline: float | None = None) ->
 
 
 def _divide(powers: NDArray[np.int64], edits: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Divide buckets by their powers on the most important rows, which come first; return groups, sizes, most cells."""
+    """Group buckets by their powers on the first, most important rows; return groups, sizes and a bound on cells."""
     for n_groups in range(majorants.GROUPS, 0, -1):
         label = _levels(powers[0], n_groups)
         for row in powers[1:8]:
@@ -191,7 +191,7 @@ def _divide(powers: NDArray[np.int64], edits: int) -> tuple[NDArray[np.int64], N
         cells = int(np.prod(np.minimum(np.sort(counts)[:-1], edits) + 1))
         if cells <= MOST_CELLS or n_groups == 1:
             break
-    # The largest group comes last, where the kernels expect the rest of each attack.
+    # The largest group is last, where the kernels put the remaining buckets of each attack.
     order = np.argsort(counts, kind="stable")
     place = np.empty(len(counts), np.int64)
     place[order] = np.arange(majorants.GROUPS - len(counts), majorants.GROUPS)
@@ -201,7 +201,7 @@ def _divide(powers: NDArray[np.int64], edits: int) -> tuple[NDArray[np.int64], N
 
 
 def _levels(row: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Return at most n groups of buckets by power, of about the same size where there are more powers than groups."""
+    """Return at most n groups of buckets by power, of about equal size if there are more powers than groups."""
     values, label = np.unique(row, return_inverse=True)
     if len(values) <= n:
         return label

@@ -1,4 +1,4 @@
-"""The time limit of a collective certificate, which every long loop looks at."""
+"""The time limit of a collective certificate, which every long loop checks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 
 
 class OutOfTime(Exception):  # noqa: N818 - it ends a computation and is not an error
-    """The time is up: what was proven so far is the result."""
+    """Signal that the time is up, so that the result is what was proven so far."""
 
 
 def check(deadline: float | None) -> None:
-    """Raise `OutOfTime` if this moment of `time.monotonic` has passed."""
+    """Raise `OutOfTime` if `time.monotonic` has passed the deadline."""
     if deadline is not None and time.monotonic() >= deadline:
         raise OutOfTime

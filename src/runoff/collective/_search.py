@@ -1,4 +1,4 @@
-"""Attacks on many inputs at once: all of them where they are few, else the best that a local search finds."""
+"""Search for attacks on many inputs at once: exhaustive if there are few, else local."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from runoff.collective._clock import check
 from runoff.collective._threats import Contested
 
-ALL = 2**30  # attacks times rows up to which all attacks are tried
+ALL = 2**30  # maximum of attacks times rows for which all attacks are tried
 STARTS = 12
-MOST_SWAPS = 400  # tried in one step
+MOST_SWAPS = 400  # per step
 
 
 def can_try_all(contested: Contested, edits: int) -> bool:
@@ -22,7 +22,7 @@ def can_try_all(contested: Contested, edits: int) -> bool:
 
 
 def best_of_all(contested: Contested, edits: int, deadline: float | None = None) -> NDArray[np.int64]:
-    """Return the first of the attacks that flip the most inputs, or raise `OutOfTime`."""
+    """Return the first attack that flips the most inputs, or raise `OutOfTime`."""
     n_buckets = contested.spread.n_buckets
     every = combinations(range(n_buckets), edits)
     best, most = np.arange(edits), -1
@@ -39,7 +39,7 @@ def best_of_all(contested: Contested, edits: int, deadline: float | None = None)
 
 
 def best_found(contested: Contested, edits: int, starts: int = STARTS) -> NDArray[np.int64]:
-    """Return the best attack that a local search by swaps finds. The draws are the same on every machine."""
+    """Return the best attack found by a local search with swaps, with the same draws on every machine."""
     n_buckets = contested.spread.n_buckets
     draws = np.random.default_rng(0)
     best, most = np.arange(edits), -1

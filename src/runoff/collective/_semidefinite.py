@@ -1,9 +1,9 @@
 """Upper bounds on quadratic forms over all sets of a given number of buckets, with a proof in integers.
 
-A set of buckets is z = (1, x), x its indicator with Σ x_b = edits. Let V_b = e_b e_b' - (e_0 e_b' + e_b e_0')/2, so
-that z' V_b z = x_b² - x_b = 0. If c e_0 e_0' + Σ d_b V_b - A is positive semidefinite on the plane that all z lie in,
-then z' A z <= c for every set. `relax` minimises c over d and over convex combinations of several A, by a barrier
-method in floating point. `prove` checks the result, or a slightly larger c, in integers.
+A set of buckets is represented by z = (1, x), where x is its indicator with Σ x_b = edits. Let V_b = e_b e_b' - (e_0
+e_b' + e_b e_0')/2, so that z' V_b z = x_b² - x_b = 0. If c e_0 e_0' + Σ d_b V_b - A is positive semidefinite on the
+plane that all z lie in, then z' A z <= c for every set. `relax` minimises c over d and over convex combinations of
+several A, by a barrier method in floating point. `prove` checks the result, or a slightly larger c, in integers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from runoff.collective._clock import check
 
 Array = NDArray[np.float64]
-STEPS = 60  # of Newton's method for each weight of the barrier
+STEPS = 60  # of Newton's method per weight of the barrier
 
 
 class Relaxed(NamedTuple):
@@ -24,12 +24,12 @@ class Relaxed(NamedTuple):
 
     value: float
     multipliers: Array  # d, one per bucket
-    weights: list[Array]  # of the forms of each class
+    weights: list[Array]  # of the forms, per class
     moments: Array  # (n_buckets + 1, n_buckets + 1), as in `uniform`
 
 
 def uniform(n_buckets: int, edits: int) -> Array:
-    """Return the moments of an attack drawn at random: the mean of (1, x) (1, x)'."""
+    """Return the moments of a uniformly random attack, the mean of (1, x) (1, x)'."""
     share = edits / n_buckets
     both = share * (edits - 1) / max(1, n_buckets - 1)
     moments = np.full((n_buckets + 1, n_buckets + 1), both)
@@ -42,7 +42,7 @@ def uniform(n_buckets: int, edits: int) -> Array:
 def relax(forms: list[list[Array]], edits: int, accuracy: float, deadline: float | None = None) -> Relaxed:
     """Minimise the bound on Σ_c Σ_p weight_cp forms_cp, where the weights of each class c are positive and sum to 1.
 
-    There must be at least one bucket more than `edits`.
+    There must be more than `edits` buckets.
     """
     size = len(forms[0][0])
     n_buckets = size - 1
@@ -55,7 +55,7 @@ def relax(forms: list[list[Array]], edits: int, accuracy: float, deadline: float
     total = np.tensordot(weight, dense, 1)
     ones = (classes[None] == np.arange(len(forms))[:, None]).astype(float)
     prices = np.concatenate([[1.0], np.full(n_buckets, 0.25), np.zeros(len(weight))])
-    # A start inside: large multipliers, then c' above the Schur complement.
+    # A strictly feasible start: large multipliers, then c' above the Schur complement.
     spread_out = float(np.abs(np.linalg.eigvalsh(total)).max()) + 1.0
     variables = np.concatenate([[0.0], np.full(n_buckets, spread_out), weight])
     while not _is_positive(_slack(variables, vectors, dense)):
@@ -103,7 +103,7 @@ def _is_positive(matrix: Array) -> bool:
 
 
 def _newton(variables: Array, vectors: Array, dense: Array, prices: Array, ones: Array, barrier: float) -> bool:
-    """Take one damped step of Newton's method in place; return whether another is worth while."""
+    """Take one damped step of Newton's method in place; return whether another step is worthwhile."""
     size = vectors.shape[1]
     inverse = np.linalg.inv(_slack(variables, vectors, dense))
     weight = variables[size:]
@@ -118,7 +118,7 @@ def _newton(variables: Array, vectors: Array, dense: Array, prices: Array, ones:
     hessian[:size, size:], hessian[size:, :size] = cross, cross.T
     flat = products.reshape(len(dense), -1)
     hessian[size:, size:] = flat @ products.transpose(0, 2, 1).reshape(len(dense), -1).T + np.diag(1 / weight**2)
-    # The weights of each class keep their sum.
+    # The sum of the weights of each class stays constant.
     n_classes = len(ones)
     system = np.zeros((len(variables) + n_classes,) * 2)
     system[: len(variables), : len(variables)] = hessian
@@ -127,10 +127,10 @@ def _newton(variables: Array, vectors: Array, dense: Array, prices: Array, ones:
     diagonal = np.sqrt(np.concatenate([np.diag(hessian), np.ones(n_classes)]))
     right = np.concatenate([-gradient, np.zeros(n_classes)])
     system = system / diagonal / diagonal[:, None]
-    system[np.arange(len(variables)), np.arange(len(variables))] += 1e-11  # where two multipliers do the same
+    system[np.arange(len(variables)), np.arange(len(variables))] += 1e-11  # for equivalent multipliers
     try:
         step = np.linalg.solve(system, right / diagonal) / diagonal
-    except np.linalg.LinAlgError:  # nothing more to gain in this arithmetic
+    except np.linalg.LinAlgError:  # no further progress in this arithmetic
         return False
     step = step[: len(variables)]
     decrement = float(-gradient @ step)
@@ -141,7 +141,7 @@ def _newton(variables: Array, vectors: Array, dense: Array, prices: Array, ones:
                 variables[:] = after
         return False
     length = 1.0 if decrement < 0.25 else 1 / (1 + np.sqrt(decrement))
-    # A longer step often stays inside.
+    # A longer step often stays feasible.
     now = _barrier(variables, vectors, dense, prices, barrier)
     for factor in (1.0, 0.5, 0.25):
         if factor > length and _barrier(variables + factor * step, vectors, dense, prices, barrier) < now:
@@ -173,8 +173,8 @@ def prove(
 ) -> int | None:
     """Return an integer c with z' form z <= c for every set of buckets, close to `value`, or None if no proof is found.
 
-    `form` holds Python's integers, symmetric and in units of 1 / unit. The proof is that M, twice the slack in a basis
-    of the plane made of integers, is positive semidefinite, by `_is_proven`.
+    `form` is a symmetric matrix of Python integers in units of 1 / unit. The proof is that M, twice the slack in an
+    integer basis of the plane, is positive semidefinite, by `_is_proven`.
     """
     if not (np.isfinite(multipliers * unit).all() and np.isfinite(value * unit)):
         return None
@@ -201,11 +201,11 @@ def prove(
 
 
 def _is_proven(matrix: NDArray[Any]) -> bool:
-    """Return whether a proof is found that a symmetric matrix of Python's integers is positive semidefinite.
+    """Return whether a symmetric matrix of Python integers is proven to be positive semidefinite.
 
-    Multiplying row and column b by the same number changes nothing, and balances the matrix. Then it is 2^s (Q + R),
-    where no entry of R is below 0 or reaches 1. Q - size I must equal L L' + E with an integer matrix L and a
-    diagonally dominant E.
+    The matrix is balanced by multiplying row and column b by the same number, which preserves definiteness. Then it is
+    2^s (Q + R), where the entries of R are at least 0 and less than 1. Q - size I must equal L L' + E with an integer
+    matrix L and a diagonally dominant E.
     """
     size = len(matrix)
     if (matrix != matrix.T).any():

@@ -1,4 +1,4 @@
-"""The threats of all inputs that an attack may flip, as arrays, and which of these inputs given attacks flip."""
+"""Threats of all inputs that an attack may flip, as arrays, and the evaluation of attacks on them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from runoff.elections.base import Threat
     from runoff.spreads import Spread
 
-CHUNK = 2**24  # numbers at once, when attacks are evaluated
+CHUNK = 2**24  # numbers at a time when attacks are evaluated
 
 
 def incidence(spread: Spread) -> NDArray[np.float32]:
-    """Return which members each bucket reaches: 1 or 0, (n_buckets, n_members)."""
+    """Return the members that each bucket reaches, as 1 or 0, (n_buckets, n_members)."""
     reaches = np.zeros((spread.n_buckets, spread.n_members), np.float32)
     reaches[np.repeat(np.arange(spread.n_buckets), np.diff(spread.members_at)), spread.members] = 1
     return reaches
 
 
 def by_bucket(powers: NDArray[Any], spread: Spread) -> NDArray[Any]:
-    """Return the powers of buckets, the sums over their members: (rows, n_buckets)."""
+    """Return the powers of buckets, the sums over their members, (rows, n_buckets)."""
     if spread.one_to_one is not None:
         sums: NDArray[Any] = powers[:, spread.members]
     else:
@@ -42,10 +42,10 @@ def best_sums(powers: NDArray[Any], edits: int, spread: Spread) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class Contested:
-    """The inputs that some attack of `edits` buckets may flip, with the threats that it may meet.
+    """The inputs that some attack on `edits` buckets may flip, with the threats that it may meet.
 
-    Rows of threats, threats of inputs: `rows_at[t]` is the first row of threat t, `threats_at[i]` the first threat of
-    contested input i.
+    Rows are grouped by threat, and threats by input: `rows_at[t]` is the first row of threat t, `threats_at[i]` the
+    first threat of contested input i.
     """
 
     inputs: NDArray[np.int64]
@@ -60,7 +60,7 @@ class Contested:
 
     @classmethod
     def collect(cls, threats: Iterable[tuple[int, Iterable[Threat]]], edits: int, spread: Spread) -> Contested:
-        """Keep the threats that `edits` buckets might meet, of the pairs (input, its threats)."""
+        """Collect the threats that `edits` buckets might meet, from pairs of an input and its threats."""
         inputs: list[int] = []
         powers: list[NDArray[Any]] = [np.empty((0, spread.n_members), np.float32)]
         gaps: list[NDArray[Any]] = [np.empty(0, np.float32)]
@@ -71,7 +71,7 @@ class Contested:
             seen: set[bytes] = set()
             for threat in ways:
                 power, gap = threat.powers, threat.gaps
-                if not len(gap):  # met by any attack
+                if not len(gap):  # every attack meets it
                     power, gap = np.zeros((1, spread.n_members), np.int32), np.zeros(1, np.int32)
                 key = gap.tobytes() + power.tobytes()
                 if key in seen or (best_sums(power, edits, spread) < gap).any():
@@ -94,7 +94,7 @@ class Contested:
         )
 
     def within(self, edits: int, may_flip: NDArray[np.bool_]) -> Contested:
-        """Return some of the inputs, with the threats that fewer buckets might meet."""
+        """Return the inputs that `may_flip`, with the threats that fewer buckets might meet."""
         possible = best_sums(self.powers, edits, self.spread) >= self.gaps if len(self) else np.empty(0, np.bool_)
         keep = np.logical_and.reduceat(possible, self.rows_at[:-1]) if len(self) else possible
         keep &= np.repeat(may_flip, np.diff(self.threats_at))
@@ -110,7 +110,7 @@ class Contested:
         )
 
     def flips(self, attacks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return which inputs each attack flips: (n_attacks, n_inputs), for attacks (n_attacks, n_buckets)."""
+        """Return the inputs that each attack flips, (n_attacks, n_inputs), for attacks (n_attacks, n_buckets)."""
         if not len(self):
             return np.zeros((len(attacks), 0), np.bool_)
         members = (attacks.astype(np.float32) @ incidence(self.spread)) > 0
@@ -119,7 +119,7 @@ class Contested:
         return np.logical_or.reduceat(ways, self.threats_at[:-1], axis=1)
 
     def count(self, attacks: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Return how many inputs each attack flips."""
+        """Return the number of inputs that each attack flips."""
         step = max(1, CHUNK // max(1, len(self.gaps)))
         parts = [self.flips(attacks[a : a + step]).sum(axis=1) for a in range(0, len(attacks), step)]
         return np.concatenate(parts).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Elections: every module of this package except those in `SHARED` defines one as `ELECTION`."""
+"""Elections; every module of this package except those in `SHARED` defines one as `ELECTION`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT, BASELINE = "runoff", "plurality"  # the default of `election=`; the ref
 
 
 def get(election: str | Election) -> Election:
-    """Return the election of that name; an `Election` instance is returned unchanged."""
+    """Return the election with this name; an `Election` instance is returned unchanged."""
     from runoff.elections.base import Election
 
     if isinstance(election, Election):

@@ -1,4 +1,4 @@
-"""The interface of an election: its winner, what can change the winner, and how it is displayed."""
+"""Interface of elections: the winner, the threats to it, and its display in reports."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ class Story(NamedTuple):
     classes: tuple[int, ...]
 
     def describe(self, names: NDArray[Any] | None = None) -> str:
-        """Return the sentence with the classes' names, or their indices without `names`."""
+        """Return the sentence with the names of the classes, or their indices without `names`."""
         return self.text.format(*(c if names is None else names[c] for c in self.classes))
 
 
@@ -38,20 +38,20 @@ class Outcome:
 
 
 class Round(NamedTuple):
-    """One round of an election, as a report draws it: a bar for each class that takes part."""
+    """One round of an election, as a report displays it: a bar for each class in the round."""
 
     title: str
-    caption: str  # what the bars count
+    caption: str  # the meaning of the counts
     bars: dict[int, int]  # class: count
-    half: bool = False  # whether half of the members decide it, which the chart marks
+    half: bool = False  # whether half of the members decide the round, which the chart marks
 
 
 @dataclass(frozen=True)
 class Threat:
     """One way to change a prediction, or to make a given class win.
 
-    An attack that takes over a set of members succeeds this way exactly when every row is met: the powers of the
-    taken members sum to at least the gap. Some threat must succeed for the prediction to change.
+    An attack that takes over a set of members succeeds in this way if and only if it meets every row: the powers of the
+    taken members sum to at least the gap. The prediction changes only if some threat succeeds.
     """
 
     how: Story
@@ -65,25 +65,25 @@ class Threat:
         return prefer(ballots[members], self.firsts(members), self.last)
 
     def met_by(self, members: Members) -> bool:
-        """Return whether taking over these members succeeds this way."""
+        """Return whether taking over these members succeeds in this way."""
         return bool((self.powers[:, members].sum(axis=1) >= self.gaps).all())
 
 
 class Election(ABC):
-    """A rule from ballots to a winner, with what certificates and reports need.
+    """A rule that determines a winner from ballots, with the methods that certificates and reports use.
 
-    A new election is one subclass in a module of its own: `hold` and `threats` are enough for exact attacks and sound
-    radii, and `rounds` for the report. `threats_to` adds `radius_to` and attacks with a target. `certify_disjoint`,
+    A new election is one subclass in a new module: `hold` and `threats` suffice for exact attacks and sound radii, and
+    `rounds` for the report. `threats_to` adds `radius_to` and attacks with a target. `certify_disjoint`,
     `certify_spread`, `target_disjoint` and `target_spread` may be replaced by compiled versions.
 
     Attributes
     ----------
-    name : the module's name, which `election=` takes
+    name : the name of the module, which is the value of `election=`
     label : the name in sentences
-    suffix : the end of a method's name, as in DPA+ROE
+    suffix : the end of the name of a method, as in DPA+ROE
     dashes : lengths of dash and space in points for its curves; empty for a solid line
     in_paper : whether `bound="paper"` is defined for it
-    reads_rankings : whether it reads more than first choices
+    reads_rankings : whether it uses more than first choices
 
     """
 
@@ -99,7 +99,7 @@ class Election(ABC):
 
     @abstractmethod
     def hold(self, ballots: Ballots) -> Outcome:
-        """Return the winner, given one input's ballots (n_members, n_classes)."""
+        """Return the winner for the ballots of one input, (n_members, n_classes)."""
 
     @abstractmethod
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
@@ -117,11 +117,11 @@ class Election(ABC):
         return type(self).threats_to is not Election.threats_to
 
     def rounds(self, ballots: Ballots, outcome: Outcome) -> tuple[Round, ...]:
-        """Return the rounds of the election in order. The last one decides between prediction and runner-up."""
+        """Return the rounds of the election in order; the last one decides between prediction and runner-up."""
         return (Round("The vote", "first choices", vote_bars(count_votes(ballots))),)
 
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
-        """Return a threat and `size` members that meet it, with one bucket per member; None if none is found."""
+        """Return a threat and `size` members that meet it, with one bucket per member, or None if none is found."""
         return _takeover(self.threats(ballots, outcome), size, len(ballots))
 
     def takeover_to(self, ballots: Ballots, outcome: Outcome, target: int, size: int) -> tuple[Threat, Members] | None:
@@ -164,16 +164,16 @@ class Election(ABC):
         return -1
 
     def target_disjoint(self, scores: NDArray[Any], target: int, prediction: Any, cost: Any) -> int:
-        """Bound what class `target` needs to win, for a block with one bucket per member; return as `certify_disjoint`.
+        """Bound the cost for class `target` to win, with one bucket per member; return the same as `certify_disjoint`.
 
-        `cost` receives a proven number of buckets that any attack with this target needs, 0 if it is the prediction.
+        `cost` receives the proven number of buckets that any attack with this target needs, 0 if it is the prediction.
         """
         return self.target_spread(scores, target, disjoint(scores.shape[1]).reach, SEARCH_NODES, prediction, cost)
 
     def target_spread(
         self, scores: NDArray[Any], target: int, reach: Reach, budget: int, prediction: Any, cost: Any
     ) -> int:
-        """Do the same for any spread, with at most `budget` nodes of search per input."""
+        """Bound the cost for class `target` to win, for any spread, with at most `budget` nodes of search per input."""
         for i, row in enumerate(scores):
             if row.dtype.kind == "f" and not np.isfinite(row).all():
                 return i
@@ -190,13 +190,13 @@ class Election(ABC):
 
 
 SEARCH_NODES = 20_000  # per input; `certify` uses fewer
-MOST_THREATS = 64  # searched for an attack, the most promising first
+MOST_THREATS = 64  # threats searched for an attack, the most promising first
 
 
 def open_rows(rows: list[tuple[int, NDArray[np.int32]]]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Return gaps and powers of the rows that are not met yet, and of their sum.
 
-    The sum must hold too, and shows that the rows compete for members.
+    The sum must also be met, and accounts for rows that compete for members.
     """
     unmet = [(gap, power) for gap, power in rows if gap > 0]
     if len(unmet) > 1:
@@ -205,7 +205,7 @@ def open_rows(rows: list[tuple[int, NDArray[np.int32]]]) -> tuple[NDArray[np.int
 
 
 def voting_for(c: int) -> Callable[[Members], Members]:
-    """Return a rule for taken members by which all vote for class c."""
+    """Return a rule by which all taken members vote for class c."""
     return lambda members: np.full(len(members), c)
 
 
@@ -219,7 +219,7 @@ def _takeover(threats: Iterator[Threat], size: int, n_members: int) -> tuple[Thr
 
 
 def separate_bound(threat: Threat, reach: Reach) -> int:
-    """Return the largest cost of a single row (Lemma 3.7): a sound and cheap bound."""
+    """Return the largest cost of a single row (Lemma 3.7), which is a sound and cheap bound."""
     sums = np.empty(len(reach.members_at) - 1, np.int32)
     tally = np.empty(int(threat.powers.max(initial=0)) * reach.largest + 1, np.int32)
     costs = (
@@ -230,7 +230,7 @@ def separate_bound(threat: Threat, reach: Reach) -> int:
 
 
 def threat_cost(threat: Threat, reach: Reach, budget: int) -> int:
-    """Return a lower bound on the buckets that a threat needs; the exact cost if `budget` nodes suffice."""
+    """Return a lower bound on the buckets that a threat needs, exact if `budget` nodes suffice."""
     cost = separate_bound(threat, reach)
     chosen = np.empty(len(reach.members_at), np.int32)
     while cost < len(reach.members_at):
@@ -245,7 +245,7 @@ def threat_cost(threat: Threat, reach: Reach, budget: int) -> int:
 
 
 def smallest(threats: Iterator[Threat], spread: Spread, cost: int) -> tuple[Threat, NDArray[np.int64]] | None:
-    """Search the most promising threats for an attack, each time with one bucket less than the best one so far."""
+    """Return the attack with the fewest buckets found, by searching the most promising threats with ever fewer."""
     reach = spread.reach
     bounded = [(separate_bound(threat, reach), threat) for threat in threats]
     bounded.sort(key=lambda pair: pair[0])
@@ -256,7 +256,7 @@ def smallest(threats: Iterator[Threat], spread: Spread, cost: int) -> tuple[Thre
         if bound >= UNREACHABLE or max(bound, cost) > size or (best is not None and tried >= MOST_THREATS):
             break
         while size >= max(bound, cost):
-            # Enough nodes for one dive to the bottom, which finds an attack if all buckets together are one.
+            # Enough nodes to reach the bottom once, which finds an attack if taking all buckets is one.
             verdict, _ = search(threat.gaps, threat.powers, size, reach, SEARCH_NODES + spread.n_buckets, chosen)
             if verdict == FOUND:
                 best = threat, taken(chosen)

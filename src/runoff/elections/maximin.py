@@ -2,8 +2,8 @@
 
 M[a, b] is the number of members that rank class a above class b, m_a = min_b M[a, b], and the winner has the largest
 m. Class c beats the winner w exactly when m_c >= m_w + [c > w], that is, when for some class b and for
-all classes a, M[c, a] >= M[w, b] + [c > w]. A taken member serves this best by ranking c first and w last: it raises
-M[c, a] if it ranked a above c, and lowers M[w, b] if it ranked w above b.
+all classes a, M[c, a] >= M[w, b] + [c > w]. The best ballot of a taken member ranks c first and w last: it raises
+M[c, a] if the member ranked a above c, and lowers M[w, b] if it ranked w above b.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from runoff.elections.base import Election, Outcome, Round, Story, Threat, votin
 from runoff.elections.overtaking import Overtaking
 from runoff.spreads import Reach, Spread, disjoint
 
-TARGET_NODES = 2_000  # of search per input for a target, which is not compiled as a whole
+TARGET_NODES = 2_000  # of search per input for a target; only part of that search is compiled
 
 
 class Maximin(Election):
-    """The election whose winner has the best worst duel; the runner-up has the next best."""
+    """The maximin election; the runner-up has the second best worst duel."""
 
     name = "maximin"
     label = "maximin"
@@ -45,7 +45,7 @@ class Maximin(Election):
         return (Round("Worst duels", "members that prefer a class to its strongest opponent", bars),)
 
     def threats(self, ballots: Ballots, outcome: Outcome) -> Iterator[Threat]:
-        """Yield a threat for each class c that can beat w and each class b that can then be w's worst duel."""
+        """Yield a threat for each class c that can beat w and each class b that can then be the worst duel of w."""
         w, duels = outcome.prediction, _duels(ballots)
         above = ballots[:, :, None] > ballots[:, None, :]
         by_worst = np.argsort(-duels.min(axis=1), kind="stable")
@@ -57,7 +57,7 @@ class Maximin(Election):
                 gaps, powers = gaps[gaps > 0], powers[:, gaps > 0].T
                 yield Threat(
                     how=Story("class {} gets a better worst duel than class {} has with class {}", (c, w, b)),
-                    # The sum must hold too, and shows that the rows compete for members.
+                    # The sum must also be met, and accounts for rows that compete for members.
                     gaps=np.append(gaps, gaps.sum()).astype(np.int32),
                     powers=np.concatenate([powers, powers.sum(axis=0, keepdims=True)]).astype(np.int32),
                     last=w,
@@ -92,7 +92,7 @@ class Maximin(Election):
 
 
 def _duels(ballots: Ballots) -> NDArray[np.int64]:
-    """Return M, with the number of members on the diagonal, so that the minimum is never there."""
+    """Return M, with the number of members on the diagonal, so that it never contains the minimum."""
     duels: NDArray[np.int64] = (ballots[:, :, None] > ballots[:, None, :]).sum(axis=0)
     np.fill_diagonal(duels, len(ballots))
     return duels

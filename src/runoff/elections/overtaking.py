@@ -1,9 +1,9 @@
-"""What a given class t needs to win a maximin election: a search over threats too many to list.
+"""Cost for a given class t to win a maximin election, by a search over threats that are too many to list.
 
-Class t wins when every other class u has some duel, with a class b(u), in which it does no better than t does in all of
-t's duels. A threat is a choice of b for every u. Taken members rank t first and, as far as they can, b(u) above u. They
-cannot all do so for every u if b has a cycle, but each of them has to leave out only one class per cycle.
-docs/proofs.md proves that the rows below say exactly which takeovers succeed.
+Class t wins if every other class u has some duel, against a class b(u), whose result is no better than all duels of t.
+A threat is a choice of b for every u. Taken members rank t first and, as far as possible, b(u) above u. Not all of them
+can do so for every u if b has a cycle, but each of them has to omit only one class per cycle. docs/proofs.md proves
+that the rows of the threats determine exactly which takeovers succeed.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ Found = tuple[Threat, NDArray[np.int64]]  # a threat, and buckets that meet it
 
 @dataclass(frozen=True)
 class _Overtaking(Threat):
-    """A threat in which the order of all classes on the new ballots matters."""
+    """A threat that depends on the order of all classes on the new ballots."""
 
     overtaking: "Overtaking" = field(kw_only=True, repr=False)
     choice: Choice = field(kw_only=True, repr=False)
@@ -36,7 +36,7 @@ class _Overtaking(Threat):
 
 
 class Overtaking:
-    """Every way for class t to win one input's election."""
+    """All threats that class t wins the election of one input."""
 
     def __init__(self, ballots: Ballots, t: int) -> None:
         self.ballots, self.t = ballots, t
@@ -47,21 +47,21 @@ class Overtaking:
 
     @cached_property
     def for_t(self) -> list[tuple[int, NDArray[np.int32]]]:
-        """Return, for each duel of t, its members and which others would join if taken, the worst duel first."""
+        """Pairs for each duel of t, the worst first: the number of members that prefer t, and a mask of the others."""
         rows = [(int(self.duels[self.t, a]), self.above[:, a, self.t]) for a in self.others]
         return sorted(rows, key=lambda row: row[0])
 
     def threats(self) -> Iterator[Threat]:
-        """Yield all (n_classes - 1) ** (n_classes - 1) threats: for few classes only."""
+        """Yield all (n_classes - 1) ** (n_classes - 1) threats, which is possible for few classes only."""
         choices = [[b for b in range(self.n_classes) if b != u] for u in self.others]
         for chosen in product(*choices):
             yield self.threat(dict(zip(self.others, chosen, strict=True)))
 
     def threat(self, choice: Choice) -> Threat:
-        """Return the threat of a choice, or for some of the classes a part of its rows."""
+        """Return the threat of a choice, with only some of its rows if the choice is incomplete."""
         rows = [row for u, b in choice.items() for row in self._pass_rows(u, b)]
         for cycle in _cycles(choice):
-            # Each taken member leaves out one class of the cycle, and does not leave out the others.
+            # Each taken member omits one class of the cycle, and serves the others.
             power = np.sum([self.above[:, u, choice[u]] for u in cycle], axis=0, dtype=np.int32) - 1
             gap = sum(int(self.duels[u, choice[u]]) + (self.t > u) for u in cycle)
             rows += [(gap - len(cycle) * wins, power + len(cycle) * joins) for wins, joins in self.for_t]
@@ -76,7 +76,7 @@ class Overtaking:
                 yield gap, self.above[:, u, b] + joins
 
     def bounds(self, reach: Reach) -> NDArray[np.int64]:
-        """Return, for all u and b, a number of buckets that u's duel with b needs, by the row of t's worst duel."""
+        """Return a lower bound on the buckets for each duel of u against b, from the row of the worst duel of t."""
         sums = np.empty(len(reach.members_at) - 1, np.int32)
         tally = np.empty(2 * max(1, reach.largest) + 1, np.int32)
         bound = np.full((self.n_classes, self.n_classes), UNREACHABLE, np.int64)
@@ -88,7 +88,7 @@ class Overtaking:
         return bound
 
     def cost(self, reach: Reach, budget: int) -> int:
-        """Return the buckets that t needs to win: exact if `budget` nodes suffice, else a lower bound."""
+        """Return the number of buckets that t needs to win, exact if `budget` nodes suffice, else a lower bound."""
         bound = self.bounds(reach)
         cost = int(bound[self.others].min(axis=1).max())
         while cost < len(reach.members_at):
@@ -99,10 +99,10 @@ class Overtaking:
         return UNREACHABLE
 
     def search(self, size: int, bound: Any, reach: Reach, budget: int) -> tuple[int, int, Found | None]:
-        """Search for `size` buckets with which t wins; return the verdict, the nodes left, and what was found.
+        """Search for `size` buckets with which t wins; return the verdict, the remaining nodes, and any result.
 
-        Choices grow one class at a time. If `size` buckets meet the rows of a choice, and these buckets do not suffice
-        for all classes, then it is extended by a class for which they do not.
+        Choices grow one class at a time. If `size` buckets meet the rows of a choice but do not suffice for all
+        classes, the choice is extended by a class for which they do not suffice.
         """
         return self._extend({}, size, bound, reach, budget)
 
@@ -135,7 +135,7 @@ class Overtaking:
         return PROVEN, budget, None
 
     def _spare(self, members: Members) -> NDArray[np.int64]:
-        """Return, for all u and b, how many taken members may rank u above b; negative if the duel is too good."""
+        """Return the number of taken members that may rank u above b, for all u and b, negative if even 0 are too many."""
         left = self.duels - self.above[members].sum(axis=0)
         best = min(int(left[self.t, a]) for a in self.others) + len(members)
         spare: NDArray[np.int64] = best - (self.t > np.arange(self.n_classes))[:, None] - left
@@ -143,9 +143,9 @@ class Overtaking:
         return spare
 
     def _complete(self, choice: Choice, members: Members) -> tuple[Choice, list[int]]:
-        """Extend a choice whose rows `members` meet to all classes, as far as is easy; return it and what is missing.
+        """Extend a choice whose rows `members` meet to further classes; return it and the remaining classes.
 
-        Easy are classes with a duel that needs no ballot's help, and those that have a duel with a class done before.
+        A class is added if it has a duel that is met with any ballots, or a duel against a class added before.
         """
         spare = self._spare(members)
         complete, done = dict(choice), {self.t}
@@ -170,7 +170,7 @@ class Overtaking:
         return complete, [u for u in self.others if u not in done and u not in choice]
 
     def ballots_for(self, choice: Choice, members: Members) -> Ballots:
-        """Return ballots of taken members that meet the rows of a choice: t first, b(u) above u where possible."""
+        """Return ballots of taken members that meet the rows of a choice, with t first and b(u) above u if possible."""
         spare, n = self._spare(members), len(members)
         left_out = [[u for u, b in choice.items() if spare[u, b] >= n] for _ in range(n)]
         kept = {u: b for u, b in choice.items() if spare[u, b] < n}

@@ -1,4 +1,4 @@
-"""Plurality: the class that most members rank first wins (DPA with one bucket per member, FA with a spread)."""
+"""Plurality: the class with the most first choices wins (DPA with one bucket per member, FA with a spread)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from runoff.spreads import Reach
 
 
 class Plurality(Election):
-    """The election whose winner has the most first choices; the runner-up has the next most."""
+    """The plurality election; the runner-up has the second most first choices."""
 
     name = "plurality"
     label = "plurality"
@@ -56,13 +56,13 @@ class Plurality(Election):
         return int(targets_spread.spread(scores, False, target, reach, budget, prediction, cost))
 
     def threats_to(self, ballots: Ballots, outcome: Outcome, target: int) -> Iterator[Threat]:
-        """Yield the only way: `target` passes every other class. No ballot serves it better than a vote for it."""
+        """Yield the only threat, that `target` passes every other class; the best ballots for it vote for `target`."""
         votes = count_votes(ballots)
         rows = [(gap(votes, u, target), pass_power(ballots, u, target)) for u in range(len(votes)) if u != target]
         yield Threat(Story("class {} passes every other class", (target,)), *open_rows(rows), None, voting_for(target))
 
     def takeover_to(self, ballots: Ballots, outcome: Outcome, target: int, size: int) -> tuple[Threat, Members] | None:
-        # Each class ahead gives up the voters that it must lose, and any others fill the rest.
+        # Take the voters that each class ahead must lose, then any others.
         votes, first = count_votes(ballots), first_choices(ballots)
         by_class = [np.flatnonzero(first == u) for u in range(len(votes)) if u != target]
         pay = [max(0, int(votes[u] - votes[target] - size + (u < target))) for u in range(len(votes)) if u != target]
@@ -73,7 +73,7 @@ class Plurality(Election):
         return (threat, members) if threat.met_by(members) else None
 
     def takeover(self, ballots: Ballots, outcome: Outcome, size: int) -> tuple[Threat, Members] | None:
-        # Each of the winner's voters closes the gap by two, and there are always enough of them.
+        # Each voter of the winner closes the gap by two, and there are always enough of them.
         voters = np.flatnonzero(first_choices(ballots) == outcome.prediction)[:size]
         cheapest = next(self.threats(ballots, outcome))
         return (cheapest, voters) if cheapest.met_by(voters) else None

@@ -1,4 +1,4 @@
-"""Run-off: the two classes with the most first choices meet, and the one that more members rank higher wins (ROE)."""
+"""Run-off: of the two classes with the most first choices, the one that more members rank higher wins (ROE)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ from runoff.spreads import Reach
 
 
 class RunOff(Election):
-    """The run-off election, Algorithm 1 of the paper. The runner-up is the other finalist."""
+    """The run-off election, Algorithm 1 of the paper; the runner-up is the other finalist."""
 
     name = "runoff"
     label = "run-off"
@@ -78,7 +78,7 @@ class RunOff(Election):
     def _beaten(ballots: Ballots, w: int, c: int) -> Threat:
         """Return the threat that class c beats every class but w in round 1, and w in round 2.
 
-        No ballot serves it better than one that ranks c first and w last.
+        The best ballot for it ranks c first and w last.
         """
         votes = count_votes(ballots)
         rows = [(gap(votes, u, c), pass_power(ballots, u, c)) for u in range(len(votes)) if u not in (c, w)]
@@ -88,14 +88,14 @@ class RunOff(Election):
 
     @staticmethod
     def _eliminated(ballots: Ballots, w: int, c1: int, c2: int) -> Threat:
-        """Return the threat that classes c1 and c2 beat w in round 1: each gap and their sum (Lemma 3.8) suffice."""
+        """Return the threat that c1 and c2 beat w in round 1; its rows are each gap and their sum (Lemma 3.8)."""
         votes, first = count_votes(ballots), first_choices(ballots)
         g1, g2 = gap(votes, w, c1), gap(votes, w, c2)
         p1, p2 = pass_power(ballots, w, c1), pass_power(ballots, w, c2)
 
         def firsts(members: Members) -> Members:
             remaining = votes - np.bincount(first[members], minlength=len(votes))
-            enough = max(0, gap(remaining, w, c1))  # c1 gets what it needs, c2 the rest
+            enough = max(0, gap(remaining, w, c1))  # c1 gets the votes that it needs, c2 the rest
             return np.where(np.arange(len(members)) < enough, c1, c2)
 
         return Threat(
@@ -114,7 +114,7 @@ class RunOff(Election):
         return int(targets_spread.spread(scores, True, target, reach, budget, prediction, cost))
 
     def threats_to(self, ballots: Ballots, outcome: Outcome, target: int) -> Iterator[Threat]:
-        """Yield, for each opponent, the most popular first, that `target` meets it in round 2 and wins."""
+        """Yield, for each opponent, the most popular first, the threat that `target` wins against it in round 2."""
         for o in np.argsort(-count_votes(ballots), kind="stable"):
             if o != target:
                 yield self._wins_against(ballots, target, int(o))
@@ -123,12 +123,12 @@ class RunOff(Election):
     def _wins_against(ballots: Ballots, t: int, o: int) -> Threat:
         """Return the threat that t and o are the finalists, and t wins.
 
-        Taken members vote for t or for o: no other ballot serves it better. With y votes for t and x for o, some y >= A
-        and x >= B are needed, and exist if and only if A, B and A + B are at most x + y, which gives the rows.
+        The best ballots for it vote for t or for o. With y votes for t and x for o, some y >= A and x >= B are needed,
+        and exist if and only if A, B and A + B are at most x + y, which gives the rows.
         """
         votes, first = count_votes(ballots), first_choices(ballots)
         against = ranks_above(ballots, o, t)
-        lead = int(against.sum()) - (len(ballots) - (t > o)) // 2  # members that must stop to rank o above t
+        lead = int(against.sum()) - (len(ballots) - (t > o)) // 2  # members that must no longer rank o above t
         others = [u for u in range(len(votes)) if u not in (t, o)]
         for_t = [(gap(votes, u, t), pass_power(ballots, u, t)) for u in others] + [(lead, against.astype(np.int32))]
         for_o = [(gap(votes, v, o), pass_power(ballots, v, o)) for v in others]
@@ -136,7 +136,7 @@ class RunOff(Election):
 
         def firsts(members: Members) -> Members:
             left = votes - np.bincount(first[members], minlength=len(votes))
-            enough = max([0, *(gap(left, v, o) for v in others)])  # o gets what it needs, t the rest
+            enough = max([0, *(gap(left, v, o) for v in others)])  # o gets the votes that it needs, t the rest
             return np.where(np.arange(len(members)) < enough, o, t)
 
         how = Story("classes {} and {} advance to round 2, which class {} wins", (t, o, t))
@@ -161,7 +161,7 @@ class RunOff(Election):
 
     @staticmethod
     def _best_for(ballots: Ballots, w: int, c: int, size: int) -> Members:
-        """Return the `size` members that serve c best: voters that classes ahead must lose, then w's supporters."""
+        """Return the best `size` members for c: voters that classes ahead must lose, then supporters of w."""
         votes, first = count_votes(ballots), first_choices(ballots)
         supports = ranks_above(ballots, w, c)
         by_use = np.lexsort((first == c, ~supports))  # w's supporters first, c's voters last
@@ -175,9 +175,9 @@ class RunOff(Election):
 
 
 def _best_pair(ballots: Ballots, t: int, o: int, size: int) -> Members | None:
-    """Return `size` members with which t can win against o in round 2, or None: section 3 of docs/proofs.md.
+    """Return `size` members with which t can win against o in round 2, or None (section 3 of docs/proofs.md).
 
-    The votes of t and o change by `up` and `by`, of which the larger is at most `size`, and all ways are tried.
+    The votes of t and o change by `up` and `by`, of which the larger is at most `size`; all pairs are tried.
     """
     votes, first = count_votes(ballots), first_choices(ballots)
     against = ranks_above(ballots, o, t)

@@ -1,4 +1,4 @@
-"""Counts of one input's ballots in plain numpy, for attacks and explanations. Ties go to the lower class index."""
+"""Counts of the ballots of one input in NumPy, for attacks and explanations; ties go to the lower class index."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ Votes = NDArray[np.int64]
 
 
 def first_choices(ballots: Ballots) -> NDArray[np.int64]:
-    """Return each member's first choice."""
+    """Return the first choice of each member."""
     first: NDArray[np.int64] = ballots.argmax(axis=1)
     return first
 
@@ -31,25 +31,25 @@ def gap(votes: Votes, a: int, b: int) -> int:
 
 
 def pass_power(ballots: Ballots, a: int, b: int) -> NDArray[np.int32]:
-    """Return how much taking over each member can lower gap(a, b): 2 if it votes a, 0 if it votes b, else 1."""
+    """Return the amount by which each member can lower gap(a, b): 2 if it votes for a, 0 if it votes for b, else 1."""
     first = first_choices(ballots)
     power: NDArray[np.int32] = (1 + (first == a) - (first == b)).astype(np.int32)
     return power
 
 
 def ranks_above(ballots: Ballots, a: int, b: int) -> NDArray[np.bool_]:
-    """Return which members rank class a above class b."""
+    """Return a mask of the members that rank class a above class b."""
     above: NDArray[np.bool_] = ballots[:, a] > ballots[:, b]
     return above
 
 
 def vote_bars(votes: Votes) -> dict[int, int]:
-    """Return the classes that have votes, with their number."""
+    """Return the number of votes of each class that has any."""
     return {int(c): int(votes[c]) for c in np.flatnonzero(votes)}
 
 
 def describe_votes(votes: Votes) -> tuple[str, tuple[int, ...]]:
-    """Return the votes in words, most first, with a {} for each class; and these classes."""
+    """Return a sentence about the votes, with a {} for each class, and these classes by falling votes."""
     order = [int(c) for c in np.argsort(-votes, kind="stable") if votes[c]]
     parts = [f"{votes[c]} for class {{}}" for c in order[:4]]
     if len(order) > 4:
