@@ -135,7 +135,7 @@ class Overtaking:
         return PROVEN, budget, None
 
     def _spare(self, members: Members) -> NDArray[np.int64]:
-        """Return the number of taken members that may rank u above b, for all u and b, negative if even 0 are too many."""
+        """Return the number of taken members that may rank u above b, for all u and b; negative if none."""
         left = self.duels - self.above[members].sum(axis=0)
         best = min(int(left[self.t, a]) for a in self.others) + len(members)
         spare: NDArray[np.int64] = best - (self.t > np.arange(self.n_classes))[:, None] - left
