@@ -39,7 +39,7 @@ def test_attacks_follow_a_selection():
     for method in (certificates.attack, certificates.explain):
         with pytest.raises(IndexError, match="there is no input 20: these certificates are of 20 inputs, 0 to 19"):
             method(20)
-    with pytest.raises(ValueError, match="an input is named by its position, a whole number, got 'a'"):
+    with pytest.raises(ValueError, match="an input is given by its position, a whole number, got 'a'"):
         certificates.explain("a")
 
 

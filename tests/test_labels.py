@@ -30,7 +30,7 @@ def test_without_classes_nothing_is_certified(y, extra):
     """Both were once certified: inserting -1, or deleting the only 0, flipped predictions with radii of 12 to 17."""
     fitted = RunoffClassifier(NEAREST, n_partitions=50).fit(POINTS, y)
     assert len(fitted.predict(POINTS)) == 20
-    sentence = "certify needs all possible labels, fixed beforehand: pass classes= to the classifier"
+    sentence = "certify needs all possible labels, fixed in advance: pass classes= to the classifier"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         fitted.certify(POINTS)
     with pytest.raises(ValueError, match=re.escape(sentence)):

@@ -144,13 +144,13 @@ class Short(Remembers):
         ({"shared": Noisy()}, "shared must learn the same from the same samples every time, but Noisy does not"),
         ({"shared": Odd()}, "shared must learn the same from the same samples every time, but Odd does not"),
         ({"shared": Short()}, "but Short failed: InputError: shared must transform 256 samples into as many, got 255"),
-        ({"shared": SelectKBest(k=5)}, "shared must learn from X alone, without labels, but SelectKBest failed"),
+        ({"shared": SelectKBest(k=5)}, "shared must learn from X only, without labels, but SelectKBest failed"),
         ({"shared": RidgeClassifier()}, "shared must be a transformer with fit and transform, such as PCA"),
         ({"shared": TSNE()}, "shared must be a transformer with fit and transform, such as PCA"),
         ({"shared": PCA}, "shared must be a transformer with fit and transform, such as PCA"),
         ({"threat": "samples"}, "so it needs threat='labels', where samples are trusted, got threat='samples': put"),
         ({"threat": "people"}, "threat must be one of 'samples', 'labels', got 'people'"),
-        ({"hash": "pixel-sum"}, "hash must be 'content' where labels are counted, got 'pixel-sum'"),
+        ({"hash": "pixel-sum"}, "hash must be 'content' if labels are counted, got 'pixel-sum'"),
     ],
 )
 def test_what_cannot_be_shared_is_refused(settings, message):

@@ -72,7 +72,7 @@ def test_a_plan_is_a_table(plan):
         f"\n9 edits: n_partitions=50, election='{plan.best(9).election}' ({100 * plan.best(9).certified(9)[0]:.1f} %"
         in text
     )
-    assert "\nn_partitions=1000 is left out: 1,400 samples leave a member less than 2 on average" in text
+    assert "\nn_partitions=1000 is left out: 1,400 samples are less than 2 per member on average" in text
     assert max(map(len, text.splitlines())) < 125
     assert str(plan[0]).startswith("n_partitions=10, election='plurality': estimated certified accuracy")
     with pytest.raises(ValueError, match=r"budget must be one of those planned for \(0, 2, 9\), got 3"):

@@ -134,7 +134,7 @@ def test_runs_of_different_units_are_not_mixed_up(runs):
     both = done("train", runs / "s.npz", *OPTIONS, "--threat", "labels", "--out", runs / "x", code=2)
     assert "has groups, which cannot be used if labels are counted" in " ".join(both.split())
     sums = done("train", runs / "s.npz", *OPTIONS, "--hash", "pixel-sum", "--out", runs / "x", code=2)
-    assert "hash must be 'content' where sources are counted" in " ".join(sums.split())
+    assert "hash must be 'content' if sources are counted" in " ".join(sums.split())
 
 
 @pytest.mark.parametrize("groups", [np.zeros(199, int), np.zeros((200, 1), int), np.zeros(200), GROUPS.astype("S")])

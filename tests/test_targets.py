@@ -220,7 +220,7 @@ def test_explain_says_what_a_target_needs():
     scores = np.array([[[-ballot.index(c) for c in range(3)] for ballot in ballots]])
     certificates = runoff.certify(scores).named(np.array(["cat", "dog", "owl"]))
     np.testing.assert_array_equal([certificates.radius_to(c)[0] for c in ("cat", "dog", "owl")], [-1, 0, 3])
-    assert certificates.explain(0, to="cat").endswith("Class cat is the prediction already.")
+    assert certificates.explain(0, to="cat").endswith("Class cat is already the prediction.")
     assert "Nothing is proven: one edit might make this class dog. The cheapest attack found takes over 1 member: " in (
         certificates.explain(0, to="dog")
     )

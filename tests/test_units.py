@@ -261,7 +261,7 @@ def test_groups_of_another_shape_are_refused(groups, message):
 
 
 def test_sources_need_the_hash_of_the_package():
-    with pytest.raises(InputError, match="hash must be 'content' where sources are counted, got 'pixel-sum'"):
+    with pytest.raises(InputError, match="hash must be 'content' if sources are counted, got 'pixel-sum'"):
         fitted(hash="pixel-sum")
 
 

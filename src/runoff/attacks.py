@@ -1,4 +1,4 @@
-"""Attacks: the smallest takeover found that changes a prediction, and what a given target needs."""
+"""Attacks: the smallest takeover found that changes a prediction, and bounds on the cost for a given target."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +16,11 @@ from runoff.spreads import Spread, disjoint
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """A takeover that changes one prediction.
+    """A takeover of members that changes one prediction.
 
-    `attack.apply(scores[i])` returns the ballots of input i after the attack. `ballots` are points, hence scores, so
-    for scores of any type but booleans `row = scores[i].copy(); row[attack.members] = attack.ballots` is equivalent.
+    `attack.apply(scores[i])` returns the ballots of input i after the attack. `ballots` are points, which are valid
+    scores, so for scores of any type but booleans `row = scores[i].copy(); row[attack.members] = attack.ballots` is
+    equivalent.
     """
 
     buckets: NDArray[np.int64]
@@ -31,15 +32,15 @@ class Attack:
 
     @property
     def how(self) -> str:
-        """The attack in words."""
+        """A description of the attack."""
         return self.story.describe(self.classes)
 
     def named(self, classes: NDArray[Any] | None) -> "Attack":
-        """Return the same attack with labels in place of class indices."""
+        """Return the same attack with labels instead of class indices."""
         return self if classes is None else replace(self, prediction=classes[self.prediction], classes=classes)
 
     def apply(self, scores: ArrayLike) -> Ballots:
-        """Return an input's ballots after the attack, from its scores or ballots, (n_members, n_classes)."""
+        """Return the ballots of an input after the attack, from its scores or ballots, (n_members, n_classes)."""
         after: Ballots = points(readable(checked_scores(np.asarray(scores)[None])))[0]
         after[self.members] = self.ballots
         return after
@@ -56,9 +57,9 @@ def costs_to(
     target: int,
     budget: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return, for the inputs of all blocks, the prediction and a proven number of buckets that `target` needs to win.
+    """Return the prediction for all inputs, and a lower bound on the number of buckets that `target` needs to win.
 
-    `budget` is a number of nodes of search per input for a spread.
+    `budget` is the number of nodes of search per input for a spread.
     """
     results, done = [], 0
     alone = spread is None or spread.one_to_one is not None
@@ -82,9 +83,9 @@ def costs_to(
 def find(
     election: Election, ballots: Ballots, spread: Spread | None, cost: int, target: int | None = None
 ) -> Attack | None:
-    """Return the smallest attack found on one input, where none takes fewer than `cost` buckets; None if none can.
+    """Return the smallest attack found on one input, given that none takes fewer than `cost` buckets, or None.
 
-    With a `target`, which is not the prediction, it makes this class win.
+    With a `target`, which is not the prediction, the attack makes this class win.
     """
     outcome = election.hold(ballots)
     spread = disjoint(len(ballots)) if spread is None else spread
@@ -121,7 +122,7 @@ def _replayed(
     buckets: NDArray[np.int64],
     target: int | None = None,
 ) -> Attack:
-    """Return the attack, after holding the election again with its ballots."""
+    """Return the attack, after verifying it by holding the election again with its ballots."""
     new = threat.new_ballots(ballots, members)
     after = ballots.copy()
     after[members] = new

@@ -1,8 +1,8 @@
-"""Ballots: strict rankings made from scores, the only place where ties in scores are decided.
+"""Ballots: strict rankings of the classes, computed from scores by the only code that breaks ties in scores.
 
-A ballot is stored as points: n_classes - 1 for a member's first choice down to 0 for its last, one byte per class (two
-above 256 classes). Points are scores like any others, so an array of ballots can be stored with `numpy.save`,
-memory-mapped and passed to `certify` in place of the scores it was made from, with the same results.
+A ballot is stored as points: n_classes - 1 for the first choice of a member down to 0 for its last, one byte per class
+(two above 256 classes). Points are valid scores, so an array of ballots can be stored with `numpy.save`, memory-mapped
+and passed to `certify` instead of the scores, with the same results.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from runoff.errors import InputError
 from runoff.scores import blocks_of, check_finite
 
-# Exact conversions to the types that kernels are compiled for. Other types (64-bit integers, long doubles) are ranked.
+# Exact conversions to types that kernels support. Scores of other types (64-bit integers, long doubles) are ranked.
 READ_AS: dict[str, type] = {
     "bool": np.uint8,
     "uint8": np.uint8,
@@ -35,7 +35,7 @@ Ballots = NDArray[np.unsignedinteger[Any]]
 
 
 def points_dtype(n_classes: int) -> np.dtype[Any]:
-    """Return the smallest type that holds a ballot of `n_classes` classes."""
+    """Return the smallest type for a ballot of `n_classes` classes."""
     return np.dtype(np.uint8 if n_classes <= 256 else np.uint16 if n_classes <= 65536 else np.uint32)
 
 
@@ -45,7 +45,7 @@ def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = Non
     Parameters
     ----------
     scores : (n_samples, n_members, n_classes) real numbers, or an iterator of such blocks
-    out : array of the result's shape and dtype, e.g. a memory-mapped file, to write the ballots to
+    out : array with the shape and dtype of the result, such as a memory-mapped file, to write the ballots to
 
     Returns
     -------
@@ -78,7 +78,7 @@ def points(block: NDArray[Any]) -> Ballots:
 
         give_points(np.ascontiguousarray(block).reshape(-1, n_classes), result.reshape(-1, n_classes))
         return result
-    # A stable ascending sort of the classes in reverse: of equal scores the higher index comes first, and gets less.
+    # A stable ascending sort of the reversed classes: of equal scores, the higher index is first and gets fewer points.
     order = np.argsort(block[..., ::-1], axis=-1, kind="stable")
     np.put_along_axis(result, order, np.arange(n_classes, dtype=result.dtype), axis=-1)
     return np.ascontiguousarray(result[..., ::-1])
@@ -102,7 +102,7 @@ def constant_members(scores: Any) -> int | None:
 
 
 def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:
-    """Return scores with the same rankings in a type that the kernels read; `start` is the block's first input."""
+    """Return scores with the same rankings in a type that kernels support; `start` is the first input of the block."""
     read_as = READ_AS.get(block.dtype.newbyteorder("=").name)
     if read_as is not None:
         return np.ascontiguousarray(block, dtype=read_as)
@@ -111,7 +111,7 @@ def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:
 
 
 def prefer(ballots: Ballots, firsts: NDArray[np.int64], last: int | None = None) -> Ballots:
-    """Move each ballot's class `firsts[j]` to the top, and `last` to the bottom; the others keep their order."""
+    """Move class `firsts[j]` of each ballot j to the top, and `last` to the bottom; the others keep their order."""
     moved = ballots.astype(np.int64)
     moved[np.arange(len(moved)), firsts] = moved.shape[1]
     if last is not None:

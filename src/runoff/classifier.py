@@ -26,45 +26,45 @@ from runoff.isolation import undisturbed
 from runoff.members import PROBES, Member, MemberEstimator, default_estimator, rank_member, score_member
 from runoff.samples import Rows, Samples
 
-INPUTS = 8192  # scored at a time; a constant, since last bits may depend on it
+INPUTS = 8192  # per block of scoring; constant, since the last bits may depend on it
 
 
 class RunoffClassifier(Ensemble):
     """A classifier whose predictions come with a proven number of edits that cannot change them.
 
-    Each member learns from its buckets of the training samples alone, and an election among the members decides.
-    If at most `certify(X).radius[i]` training samples are inserted, deleted or relabelled, the classifier fitted on the
-    edited data predicts the same label for input i.
+    Each member is trained only on the samples of its buckets, and the members elect the prediction. If at most
+    `certify(X).radius[i]` training samples are inserted, deleted or relabelled, the classifier fitted on the edited
+    data predicts the same label for input i.
 
     With `fit(X, y, groups)`, where `groups` names the source of each sample (its sender, annotator or client), radii
-    count sources instead: whatever that many sources contribute, the prediction stays the same.
+    count sources instead: the prediction does not change, whatever that many sources contribute.
 
     Put everything that is fitted *inside* the estimator: `RunoffClassifier(make_pipeline(StandardScaler(), SVC()))`. A
-    scaler fitted on all samples, in front of this classifier, voids the guarantee.
+    scaler fitted on all samples, in front of this classifier, invalidates the guarantee.
 
     Parameters
     ----------
     estimator : any scikit-learn classifier with predict_proba, decision_function or only predict
-        Its settings must be fixed beforehand. Default: a logistic regression, after scaling, TF-IDF or one-hot encoding
-        as the kind of X needs; with an encoder, `runoff.heads.RidgeHead`.
+        Its settings must be fixed in advance. Default: a logistic regression, after scaling, TF-IDF or one-hot encoding
+        depending on the kind of X; with an encoder, `runoff.heads.RidgeHead`.
     n_partitions : the number k of parts of the data. The largest radius is about k / 2
     spread : the number d of members that each bucket reaches; there are k * d members (1: DPA, more: FA)
     n_seeds : the number of fits per member, with different seeds, whose scores are averaged (DPA*)
     election, bound : as in `runoff.certify`
-    classes : all possible labels, fixed beforehand. `certify` needs them; by default they are those in y
-    hash_key : secret bytes from `runoff.new_key()`. Default: derived from random_state, so that fits repeat
+    classes : all possible labels, fixed in advance. `certify` requires them; by default they are those in y
+    hash_key : secret bytes from `runoff.new_key()`. Default: derived from random_state, for reproducible fits
     n_jobs : the number of members trained in parallel, through joblib
     random_state : int
     hash : "content", "pixel-sum" (the paper's) or a function from X to integers
-    threat : "samples", or "labels" where samples are trusted and labels are not. Then an edit is one label changed, and
-        inserted or deleted samples are not covered. Parts are even
-    encoder : a trusted function from inputs to features, on which members learn in place of X: a function, such as the
-        `transform` of a transformer that was fitted on trusted data, an `Encoder`, a name such as "efficientnet-lite2",
-        or the path of a safetensors file. The guarantee holds if no attacker could change it
-    shared : for threat="labels" only, a transformer that is fitted once, on all of X and no label, for all members
-    dtype : the type in which numbers reach the members, "float32" or "float64". Default: float64, whatever the type of
+    threat : "samples", or "labels" if samples are trusted and labels are not. Then an edit is one changed label, and
+        inserted or deleted samples are not covered. Parts have equal sizes
+    encoder : a trusted function from inputs to features, on which members are trained instead of X: a function, such as
+        the `transform` of a transformer that was fitted on trusted data, an `Encoder`, a name such as
+        "efficientnet-lite2", or the path of a safetensors file. The guarantee holds if no attacker could change it
+    shared : for threat="labels" only, a transformer that is fitted once for all members, on all of X and no label
+    dtype : the type of numbers for the members, "float32" or "float64". Default: float64, independently of the type of
         X, which other samples can change. Samples are hashed by their exact values in both cases
-    verbose : show progress of `fit` on standard error: a bar on terminals, elsewhere a line every 30 seconds
+    verbose : show progress of `fit` on standard error: a bar on terminals, else a line every 30 seconds
     executor : where members are trained: "joblib" (the default, with n_jobs), "local", "ray", or an object of
         `runoff.executors` such as `Ray(address=...)`
 
@@ -140,13 +140,13 @@ class RunoffClassifier(Ensemble):
         return RidgeHead()
 
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
-        labels = self.classes_[codes]  # in the type of the classes, which no sample can change
+        labels = self.classes_[codes]  # with the type of the classes, which no sample can change
         executor = executors.get("joblib" if self.executor is None else self.executor, self.n_jobs)
         kinds = () if executor.here else executor.kinds(kind_here)
         require_versions(kinds, kind_here(Place()) if kinds else {})
         parts = {m: rows[m] for m in which}
         work = Fitting(self._unfitted, self._features, labels, parts, self._seed, self._n_seeds, kinds)
-        with undisturbed():  # also around threads of joblib: the first to finish must not lift the limit of one thread
+        with undisturbed():  # also for threads of joblib, as the first to finish must not restore the number of threads
             trained = self._run(executor, work, list(which))
             if not self.members_ and len(rows) > 1:  # in `fit` only: updates use the same estimator
                 self._check_repeats(trained, executor, work)
@@ -160,7 +160,7 @@ class RunoffClassifier(Ensemble):
             return sorted((member for _, member in shown), key=lambda member: member.index)
 
     def _check_repeats(self, trained: Sequence[Member], executor: Executor, work: Fitting) -> None:
-        """Reject estimators that do not repeat: retrain one member after the others, and score both, one of them twice.
+        """Raise an error if the estimator is not reproducible: score one member twice, and again after retraining it.
 
         With unseeded random numbers, untouched members would differ between two fits, and no radius would hold.
         """
@@ -205,7 +205,7 @@ class RunoffClassifier(Ensemble):
 
     @classmethod
     def load(cls, path: str | Path, *, trusted: tuple[str, ...] = ()) -> RunoffClassifier:
-        """Load a directory that `save` wrote. Nothing is unpickled; every file's SHA-256 is checked first.
+        """Load a directory written by `save`, after checking the SHA-256 of every file; nothing is unpickled.
 
         `trusted` names further types (`module.Class`) that members may contain.
         """

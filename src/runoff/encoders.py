@@ -1,8 +1,8 @@
 """Encoders: fixed functions from inputs to features, on which members are trained.
 
-An encoder does not depend on the training samples, so an edit changes features of the edited sample only, and the
-guarantee is that of the members. But whoever could change the encoder, or the data that it was made from, could change
-all features at once. So an encoder is a trusted part, identified by the SHA-256 of its weights.
+An encoder does not depend on the training samples, so an edit changes the features of the edited sample only, and the
+guarantee is that of the members. But anyone who could change the encoder, or the data that it was trained on, could
+change all features at once. So an encoder must be trusted, and is identified by the SHA-256 of its weights.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ NOT_SAVED = (
 log = logging.getLogger("runoff")
 Digests = NDArray[np.void]  # a SHA-256 per sample
 WIDTH = 32  # bytes of a digest
-SAVE_SECONDS = 20.0  # of work that an interruption may lose
+SAVE_SECONDS = 20.0  # maximum work that an interruption loses
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
     """A fixed function from inputs to features, with its identity.
 
-    The features of an input must depend on nothing but the input. `function` gets blocks of exactly `batch` inputs (the
-    last is filled up) and returns `batch` rows of numbers. With a batch of 1, no other input can have an effect. With
-    more, the first block is computed in two orders, and other bits are an error.
+    The features of an input must depend on nothing but the input. `function` is called with blocks of exactly `batch`
+    inputs (the last one is padded) and returns `batch` rows of numbers. With a batch of 1, no other input can have an
+    effect. Otherwise the first block is computed in two orders, and it is an error if bits differ.
 
     Parameters
     ----------
-    function : an array of inputs in float64 (batch, ...), or a list of `batch` texts, to an array (batch, features)
-    name : what reports call it
-    sha256 : of the weights or whatever else it consists of; None if it is unknown
+    function : maps an array of inputs in float64 (batch, ...), or a list of `batch` texts, to features (batch, d)
+    name : its name in reports
+    sha256 : the SHA-256 of its weights or other content; None if unknown
     batch : inputs per call
     workers : calls at a time
-    settings : what its bits depend on besides the weights, such as precision and device
-    check : called with all inputs at once, to raise InputError if they are not of the expected kind
-    cache : a directory in which features are kept, or None. It needs `sha256`
+    settings : facts that its bits depend on besides the weights, such as precision and device
+    check : a function that is called with all inputs and raises InputError if they are not of the expected kind
+    cache : a directory for computed features, or None; it requires `sha256`
 
     """
 
@@ -88,17 +88,17 @@ class Encoder:
         return {"name": self.name, "sha256": self.sha256}
 
     def features(self, X: Any, *, show: bool | None = None) -> NDArray[np.float32]:
-        """Return the features of inputs, (n, features). Inputs of the same content have the same features.
+        """Return the features of inputs, (n, features); inputs with the same content have the same features.
 
-        Features that are not finite are replaced by zeros, all of an input's. With a cache, features are stored as they
-        are computed, so that an interrupted call continues where it stopped.
+        If any feature of an input is not finite, all of its features are replaced by zeros. With a cache, features are
+        stored while they are computed, so that an interrupted call resumes.
         """
         digests = content_digests(X)
         if self.check is not None:
             self.check(X)
         if not len(digests):
             raise InputError("X must hold at least one input, got none")
-        # In the order of contents, so that the order of X cannot matter.
+        # Sorted by content, so that the order of X has no effect.
         distinct, first, inverse = np.unique(digests, return_index=True, return_inverse=True)
         cache = FeatureCache(None if self.cache is None else self.cache / self.identity)
         where, known = cache.find(distinct)
@@ -112,13 +112,13 @@ class Encoder:
         return features
 
     def uncached(self, X: Any) -> NDArray[np.float32]:
-        """Return the features of at most `batch` inputs, computed whether or not they are cached."""
+        """Return the features of at most `batch` inputs without using the cache."""
         return self._block(X, np.arange(len(X)))
 
     def _computed(
         self, X: Any, rows: NDArray[np.intp], digests: Digests, cache: FeatureCache, done: int, show: bool | None
     ) -> Iterator[NDArray[np.float32]]:
-        """Yield the features of these rows of X, block by block, and put them into the cache now and then."""
+        """Yield the features of these rows of X, block by block, and store them in the cache periodically."""
         blocks = [rows[start : start + self.batch] for start in range(0, len(rows), self.batch)]
         if blocks:
             self._check(X, blocks[0])
@@ -137,7 +137,7 @@ class Encoder:
             cache.put(digests[stored:], waiting)
 
     def _blocks(self, X: Any, blocks: list[NDArray[np.intp]]) -> Iterator[NDArray[np.float32]]:
-        """Yield the features of blocks, in their order."""
+        """Yield the features of blocks, in order."""
         if self.workers == 1:
             yield from (self._block(X, block) for block in blocks)
             return
@@ -145,10 +145,10 @@ class Encoder:
         try:
             yield from pool.map(lambda block: self._block(X, block), blocks)
         finally:
-            pool.shutdown(cancel_futures=True)  # after an interruption, not all blocks
+            pool.shutdown(cancel_futures=True)  # stops the remaining blocks after an interruption
 
     def _block(self, X: Any, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return the features of at most `batch` inputs; the block is filled up with the last one."""
+        """Return the features of at most `batch` inputs, in a block padded with the last one."""
         filled = np.concatenate([rows, np.repeat(rows[-1:], self.batch - len(rows))])
         return self._called(_taken(X, filled))[: len(rows)]
 
@@ -165,12 +165,12 @@ class Encoder:
         return features
 
     def _check(self, X: Any, rows: NDArray[np.intp]) -> None:
-        """Reject a function whose results for an input differ between calls, or with what else is in the block."""
+        """Raise an error if the results for an input differ between calls, or depend on other inputs of the block."""
         filled = np.resize(rows, self.batch)
         orders = (filled[::-1], np.repeat(rows[:1], self.batch))
         forward = self._called(_taken(X, filled)).view(np.uint32)
         calls = map(lambda order: self._called(_taken(X, order)).view(np.uint32), orders)  # noqa: C417
-        if self.workers > 1:  # where libraries may use more threads
+        if self.workers > 1:  # in a thread where libraries may use more threads
             with ThreadPoolExecutor(1) as pool:
                 backward, alone = pool.submit(list, calls).result()
         else:
@@ -181,7 +181,7 @@ class Encoder:
 
 
 def get(encoder: Any, device: Any = None) -> Encoder:
-    """Return the encoder of a name, a path or a function; an `Encoder` is returned unchanged."""
+    """Return the encoder for a name, a path or a function; an `Encoder` is returned unchanged."""
     if isinstance(encoder, Encoder):
         return encoder
     if isinstance(encoder, (str, Path)):
@@ -197,17 +197,17 @@ def get(encoder: Any, device: Any = None) -> Encoder:
 
 
 class FeatureCache:
-    """Features in a directory, by content: files of rows, each with the digest of a sample and its features.
+    """A cache of features by content: files of rows, each with the digest of a sample and its features.
 
-    A file is named by its SHA-256, and a damaged one is ignored. Anyone who can write to the directory can change
-    predictions, but nothing that is read is executed. Without a directory, nothing is kept.
+    The name of a file is its SHA-256, and damaged files are ignored. Anyone who can write to the directory can change
+    predictions, but no content of a file is executed. Without a directory, nothing is stored.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
     def find(self, digests: Digests) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the place of each sample among the stored features, or -1, and the stored features."""
+        """Return the index of each sample in the stored features, or -1, and the stored features."""
         rows = self._rows()
         if not len(rows):
             return np.full(len(digests), -1), np.empty((0, 0), np.float32)
@@ -237,7 +237,7 @@ class FeatureCache:
         return np.concatenate(parts) if parts else np.empty((0, WIDTH), np.uint8)
 
     def put(self, digests: Digests, parts: Sequence[NDArray[np.float32]]) -> int:
-        """Store features of the first of these samples, and return how many."""
+        """Store the features of the first samples, and return their number."""
         if not parts:
             return 0
         features = np.concatenate(parts)
@@ -255,7 +255,7 @@ class FeatureCache:
 
 
 def cache_directory() -> Path:
-    """Return the directory of cached features: below RUNOFF_CACHE, or the user's cache directory."""
+    """Return the directory of cached features, RUNOFF_CACHE or the user's cache directory."""
     chosen = os.environ.get("RUNOFF_CACHE")
     try:
         root = Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("runoff", appauthor=False)
@@ -265,7 +265,7 @@ def cache_directory() -> Path:
 
 
 def content_digests(X: Any) -> Digests:
-    """Return a SHA-256 of each input, the same for numbers of any type, and for all forms of a text in Unicode."""
+    """Return a SHA-256 of each input, independent of the type of numbers and of the Unicode form of texts."""
     if _is_numbers(X):
         found = [hashlib.sha256(row).digest() for row in hashing.number_rows(X)]
     elif isinstance(X, (list, tuple, np.ndarray)) and all(isinstance(x, str) for x in X):
@@ -292,5 +292,5 @@ def _as_digests(rows: NDArray[np.uint8]) -> Digests:
 
 
 def _taken(X: Any, rows: NDArray[np.intp]) -> Any:
-    """Return inputs in one form: an edit that changes the type of X must not change what an encoder gets."""
+    """Return inputs in a canonical form, so that an edit that changes the type of X does not change features."""
     return hashing.plain_floats(X[rows]) if _is_numbers(X) else [hashing.plain_text(X[i]) for i in rows]

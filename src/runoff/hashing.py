@@ -1,8 +1,8 @@
 """Content hashes: keyed BLAKE2b of a canonical form of a sample, which no other sample can influence.
 
-Only the sample's value is hashed. The type of the array is not, since other samples decide it: one inserted row with a
-missing value turns a column of integers into floats. So 3, 3.0 and uint8(3) are the same, as are 0.0 and -0.0, all
-NaNs, and strings that are equal in Unicode's composed form. The label is left out.
+Only the value of the sample is hashed, not the type of the array, which depends on other samples: one inserted row with
+a missing value turns a column of integers into floats. So 3, 3.0 and uint8(3) are equal, as are 0.0 and -0.0, all NaNs,
+and strings with the same composed form in Unicode. The label is not hashed.
 """
 
 import datetime
@@ -21,9 +21,9 @@ from runoff.errors import InputError
 Digests = NDArray[np.uint64]  # (n, 2): 128 bits per sample
 
 DIGEST_BYTES = 16
-ROWS = 4096  # hashed at a time
+ROWS = 4096  # per block
 NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.0)?")  # a whole number, as NumPy writes integers and floats
-REWRITTEN = re.compile(r"-?[0-9](?:\.[0-9]+)?e\+[0-9]+|\(.*j\)", re.DOTALL)  # as it writes others
+REWRITTEN = re.compile(r"-?[0-9](?:\.[0-9]+)?e\+[0-9]+|\(.*j\)", re.DOTALL)  # other forms that NumPy writes
 
 
 class Key(bytes):
@@ -44,7 +44,7 @@ def new_key() -> Key:
 
 
 def derived_key(seed: int) -> Key:
-    """Return the key that follows from a seed: fits repeat, but the key is not secret."""
+    """Return the key derived from a seed, with which fits are reproducible but the key is not secret."""
     return Key(hashlib.blake2b(f"runoff hash key {seed}".encode(), digest_size=32).digest())
 
 
@@ -55,7 +55,7 @@ def digests(rows: Iterable[Any], key: bytes) -> Digests:
 
 
 def number_rows(array: NDArray[Any]) -> Iterable[memoryview]:
-    """Yield the bytes of each row of a numeric array: shape, then values in the narrowest of three exact forms."""
+    """Yield the bytes of each row of a numeric array: the shape, and the values in the narrowest of three forms."""
     shape = np.array(array.shape[1:], "<i8").tobytes()
     for start in range(0, len(array), ROWS):
         block = array[start : start + ROWS]
@@ -63,7 +63,7 @@ def number_rows(array: NDArray[Any]) -> Iterable[memoryview]:
         if flat.dtype == np.uint8:
             kinds = np.zeros(len(flat), np.int8)
         else:
-            flat = plain_floats(flat)  # integers too: another sample's fraction would round those beyond 2**53
+            flat = plain_floats(flat)  # integers too, as a fraction in another sample would round those beyond 2**53
             kinds = np.full(len(flat), 2, np.int8)
             whole = np.flatnonzero((flat == np.floor(flat)).all(axis=1))
             least, most = flat[whole].min(axis=1, initial=0), flat[whole].max(axis=1, initial=0)
@@ -97,7 +97,7 @@ def plain_text(text: str) -> str:
 
 
 def as_float(value: Any) -> float:
-    """Return a number as a float; integers that are too large for one become infinite."""
+    """Return a number as a float, or infinity for integers that are too large."""
     try:
         return float(value)
     except OverflowError:
@@ -105,7 +105,7 @@ def as_float(value: Any) -> float:
 
 
 def as_moment(value: Any) -> str:
-    """Return a date, time or duration as a string, whichever library it comes from."""
+    """Return a date, time or duration of any library as a string."""
     if isinstance(value, (np.datetime64, np.timedelta64)):
         value = _as_pandas(value)
     if isinstance(value, datetime.timedelta):
@@ -125,7 +125,7 @@ def _as_pandas(value: np.datetime64 | np.timedelta64) -> Any:
 
 
 def cell(value: Any) -> bytes:
-    """Return the bytes of one value of a table, after its kind and length, so that no two rows give the same bytes."""
+    """Return the bytes of a value of a table, with its kind and length, so that different rows have different bytes."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return b"-"
     if isinstance(value, (np.datetime64, np.timedelta64)):  # first: NumPy's durations are integers as well
@@ -146,12 +146,13 @@ def cell(value: Any) -> bytes:
 
 
 def source_name(value: Any) -> str:
-    """Return the name of a source in one form, which no other source can influence.
+    """Return the name of a source in a canonical form, which no other source can influence.
 
-    One inserted name makes strings of everybody's numbers, or floats of everybody's integers. So 7, 7.0, "7" and "7.0"
-    are one source, and NUL characters at the end do not count, as arrays of strings drop them. What an array could have
-    rounded, or spelled in another way, is refused: floats that their type does not tell from the next whole number, and
-    "1e+07", which an array of strings has in place of float32(10000000) but not in place of float64(10000000).
+    One inserted name can turn all numbers of an array into strings, or all integers into floats. So 7, 7.0, "7" and
+    "7.0" are one source, and trailing NUL characters are ignored, as arrays of strings drop them. Values that an array
+    could have rounded, or written in another form, are an error: floats that their type cannot distinguish from the
+    next whole number, and "1e+07", which an array of strings contains for float32(10000000) but not for
+    float64(10000000).
     """
     exact = 2.0 ** (np.finfo(value.dtype).nmant + 1 if isinstance(value, np.floating) else 53)
     if isinstance(value, np.generic) and value.dtype.kind in "iufU":
@@ -196,13 +197,13 @@ def sources(groups: Any, n: int, key: bytes) -> Digests:
 
 
 def source_sizes(sources: Digests) -> tuple[int, float]:
-    """Return the number of sources, and the share of samples of the largest."""
+    """Return the number of sources, and the share of the samples of the largest."""
     _, counts = np.unique(sources, axis=0, return_counts=True)
     return len(counts), float(counts.max() / counts.sum())
 
 
 def pixel_sums(array: NDArray[Any]) -> Digests:
-    """Return the paper's hash, the sum of a sample's pixels: predictable and uneven, for comparison only."""
+    """Return the hash of the paper, the sum of pixels, which is predictable and uneven; for comparison only."""
     if array.dtype.kind not in "bui":
         raise InputError(f"the pixel-sum hash needs the original integer pixels, got dtype {array.dtype}")
     sums = array.reshape(len(array), -1).sum(axis=1, dtype=np.int64).astype(np.uint64)

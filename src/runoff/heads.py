@@ -1,8 +1,8 @@
 """Ridge heads: linear members in closed form, each of which chooses its strength on its training samples.
 
-They are made for features of a trusted encoder. A member chooses the strength by the exact leave-one-out error on its
-samples, which needs no refit. The choice is part of training, so it is inside the guarantee: an edit changes it only in
-the members that the sample reaches.
+They are intended for features of a trusted encoder. A member chooses its strength by the exact leave-one-out error on
+its samples, which requires no refit. The choice is part of training, so the guarantee covers it: an edit changes it
+only in the members that the sample reaches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from runoff.errors import InputError
 
 STRENGTHS = tuple(10.0**e for e in range(-4, 4))
-BLOCK = 256  # inputs scored at a time, padded if fewer, so that scores do not depend on the number of inputs
+BLOCK = 256  # inputs per block, padded if there are fewer, so that scores do not depend on the number of inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +36,10 @@ class Ridge:
 
 
 def fit_ridge(x: NDArray[Any], targets: NDArray[Any], strengths: Sequence[float] = STRENGTHS) -> Ridge:
-    """Fit a ridge with an intercept, with the strength of the smallest leave-one-out error; among equals, the largest.
+    """Fit a ridge with an intercept, with the strength of smallest leave-one-out error; ties go to the largest.
 
     Minimises |x w + b - targets|^2 + s t |w|^2, where s is one of `strengths` and t the mean squared distance of the
-    samples from their mean, so that strengths mean the same for features of any scale. With H the matrix that maps
+    samples from their mean, so that strengths are independent of the scale of features. With H the matrix that maps
     targets to fitted values, the leave-one-out residual of sample i is r_i / (1 - H_ii) (Allen's PRESS), for t fixed.
 
     Parameters
@@ -88,9 +88,9 @@ class Heads:
     strengths: NDArray[np.float64]  # (members,); NaN for members that vote by their class shares
 
     def scores(self, features: ArrayLike) -> NDArray[np.float32]:
-        """Return the members' scores, (n_inputs, n_members, n_classes).
+        """Return the scores of the members, (n_inputs, n_members, n_classes).
 
-        The scores of an input do not depend on other inputs. If they are not finite, its class shares are used.
+        The scores of an input do not depend on other inputs. If they are not finite, class shares are used.
         """
         x = np.asarray(features, np.float32)
         d = self.coefs.shape[1]
@@ -107,7 +107,7 @@ def linear_scores(
 ) -> NDArray[np.float32]:
     """Return the scores of linear members, (n_inputs, n_members, n_classes).
 
-    On one thread, as the caller ensures, the scores of an input do not depend on other inputs.
+    The caller must limit libraries to one thread; then the scores of an input do not depend on other inputs.
     """
     k, d, n_classes = coefs.shape
     scores = np.empty((len(features), k, n_classes), np.float32)
@@ -122,7 +122,7 @@ def linear_scores(
 
 
 def fit_head(x: NDArray[Any], codes: NDArray[Any], n_classes: int, strengths: Sequence[float] = STRENGTHS) -> Ridge:
-    """Fit the ridge head of one member in single precision; raise InputError if its samples do not determine one."""
+    """Fit the ridge head of one member in single precision; raise InputError if its samples do not determine it."""
     with np.errstate(all="ignore"):
         try:
             ridge = fit_ridge(x, one_vs_rest(codes, n_classes), strengths)
@@ -145,14 +145,14 @@ def fit_heads(
 ) -> Heads:
     """Fit a ridge head per member; a head depends on the training rows of its member only, bit for bit.
 
-    A member without two classes and two different samples votes by its class shares.
+    A member whose samples do not have two classes and two different rows votes by its class shares.
 
     Parameters
     ----------
-    features : (n_samples, n_features) numbers, computed by a function that no training sample has changed
+    features : (n_samples, n_features) numbers, computed by a function that does not depend on the training samples
     codes : (n_samples,) class indices
-    rows : the training rows of each member, in an order that follows from their content, as from `Partition.rows`
-    n_classes : the number of classes, fixed beforehand
+    rows : the training rows of each member, in an order that depends only on their content, as from `Partition.rows`
+    n_classes : the number of classes, fixed in advance
     strengths : strengths to choose from; see `fit_ridge`
     n_jobs : the number of members fitted in parallel
 
@@ -190,7 +190,7 @@ def fit_heads(
 
 
 def one_vs_rest(codes: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
-    """Return targets of 1 for a sample's class and -1 for the others."""
+    """Return targets of 1 for the class of each sample and -1 for the others."""
     return np.where(codes[:, None] == np.arange(n_classes), 1.0, -1.0)
 
 
@@ -205,7 +205,7 @@ def checked_strengths(strengths: Sequence[float]) -> tuple[float, ...]:
 class RidgeHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier that chooses the strength of its ridge by leave-one-out on its training samples.
 
-    As the base estimator of a `RunoffClassifier` it chooses inside each member, and so inside the guarantee.
+    As the base estimator of a `RunoffClassifier`, it chooses inside each member, which the guarantee covers.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Isolation: threads and global random state, which a member must not share with anything that runs beside it.
+"""Isolation of members from other code in the process: threads and global random state.
 
 A member is trained and scored on one thread, since sums in another order differ in their last bits, and with global
-random numbers that follow from the member's seed alone.
+random numbers that depend only on its seed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 from joblib import parallel_config
 from threadpoolctl import ThreadpoolController
 
-# Threads of one process share the global random state and the limits on threads, so one member at a time uses them.
+# Threads of a process share the global random state and the limits on threads, so only one member uses them at a time.
 _lock = threading.RLock()
 
-# Failures of the machine, not of the samples. They must stop the work: if a member voted by its fixed rule instead, it
-# would do so on one machine and not on another.
-TOO_LARGE = 2**40  # bytes of one array, which no machine holds
+# Failures of the machine, not of the samples. They must stop the work: if a member voted by its fixed rule instead, its
+# ballots would differ between machines.
+TOO_LARGE = 2**40  # bytes of one array, more than the memory of any machine
 ENVIRONMENT = (MemoryError, OSError, ImportError)
 SIGNS = ("can't allocate memory", "can't start new thread")  # of PyTorch on a CPU, and of Python
 
 
 def seeds_of(random_state: int, member: int, n_seeds: int) -> list[np.random.SeedSequence]:
-    """Return one seed sequence for each fit of a member, from the member's index alone."""
+    """Return a seed sequence for each fit of a member, which depends only on the index of the member."""
     return [np.random.SeedSequence(random_state, spawn_key=(1, member, s)) for s in range(n_seeds)]
 
 
@@ -42,7 +42,7 @@ def _libraries(_n_modules: int) -> ThreadpoolController:
 def one_thread() -> Any:
     """Return a context in which numerical libraries use one thread.
 
-    Finding the loaded libraries is slow, so it is repeated only after imports.
+    Detecting the loaded libraries is slow, so it is repeated only after imports.
     """
     return _libraries(len(sys.modules)).limit(limits=1)
 
@@ -56,8 +56,8 @@ def _torch() -> Any:
 def _seed_torch(torch: Any, seed: int) -> None:
     """Seed PyTorch on every device.
 
-    Where PyTorch was built for no accelerator, this avoids `manual_seed`, which formats the whole call stack each time
-    for an error message about CUDA: that takes longer than fitting a small member.
+    For builds of PyTorch without an accelerator, this avoids `manual_seed`, which formats the whole call stack for a
+    possible error message about CUDA and takes longer than fitting a small member.
     """
     accelerator = getattr(torch, "accelerator", None)  # since PyTorch 2.6
     if accelerator is not None and accelerator.current_accelerator() is None:
@@ -67,13 +67,13 @@ def _seed_torch(torch: Any, seed: int) -> None:
 
 
 def generators() -> int:
-    """Return how many libraries with a global random state are loaded; a fit may import one more."""
+    """Return the number of loaded libraries with a global random state; a fit may import another one."""
     return 2 + (_torch() is not None)
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Use one thread throughout, and restore the global random state afterwards."""
+    """Use one thread in the block, and restore the global random state afterwards."""
     legacy, python, torch = np.random.get_state(), random.getstate(), _torch()  # noqa: NPY002
     on_host = None if torch is None else torch.get_rng_state()
     on_gpus = torch.cuda.get_rng_state_all() if torch is not None and torch.cuda.is_initialized() else None
@@ -91,14 +91,14 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def isolated_member(source: np.random.SeedSequence) -> Iterator[None]:
-    """Give one member exclusive use of the global random state, seeded from `source`, and one thread.
+    """Run a member with exclusive use of the global random state, seeded from `source`, and one thread.
 
     Errors in floating-point arithmetic and warnings are handled as by default: processes may differ in these settings.
     `undisturbed` restores the random state after all members.
     """
     state = source.generate_state(4)
     arithmetic = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
-    in_sequence = parallel_config(backend="sequential")  # where n_jobs is None
+    in_sequence = parallel_config(backend="sequential")  # for estimators with n_jobs=None
     with _lock, one_thread(), in_sequence, arithmetic, _warnings_only():
         np.random.seed(state)  # noqa: NPY002
         random.seed(int(state[0]))
@@ -126,7 +126,7 @@ def _warnings_only() -> Iterator[None]:
 def is_environment(error: Exception) -> bool:
     """Return whether an error is due to the machine, not to the samples.
 
-    An array that no machine could hold is due to a sample, such as a category with the number 10**12.
+    An array that is too large for any machine is due to a sample, such as a category with the number 10**12.
     """
     if isinstance(error, MemoryError) and getattr(error, "_total_size", 0) >= TOO_LARGE:  # set by NumPy
         return False

@@ -1,6 +1,6 @@
 """Members: base classifiers, each trained on one part of the data, and their scores.
 
-A member is a function of its samples, its index and the estimator's settings.
+A member depends only on its samples, its index and the settings of the estimator.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from runoff.isolation import generators, is_environment, isolated_member, undist
 from runoff.samples import Kinds, Rows, Samples, from_any
 
 PROBES = 256  # training samples on which two fits are compared
-UNSEEN = -1.0  # below every score of a class that the member has seen
+UNSEEN = -1.0  # below the scores of all classes in the part of the member
 
-# Settings that are overridden in every estimator inside a member, however deeply nested. With several threads a forest
-# adds its trees' scores in any order, so that two calls disagree. Columns for pairs of classes are not class scores.
+# Settings that are overridden in every estimator inside a member, at any depth. With several threads, a forest adds the
+# scores of its trees in varying order, so that two calls differ. Columns for pairs of classes are not class scores.
 FIXED = {"n_jobs": 1, "nthread": 1, "num_threads": 1, "thread_count": 1, "decision_function_shape": "ovr"}
 
 
@@ -35,15 +35,15 @@ class Member:
     classes: NDArray[Any]  # in its part, sorted
     shares: NDArray[np.float64]  # fraction of its samples per class
     fitted: tuple[Any, ...] = ()
-    kinds: Kinds = ()  # of the columns of its part, for tables
-    refused: str | None = None  # why its estimator could not be fitted
+    kinds: Kinds = ()  # kinds of the columns of its part, for tables
+    refused: str | None = None  # the reason if its estimator could not be fitted
 
     def scores(self, samples: Samples, classes: NDArray[Any]) -> NDArray[np.float64]:
         """Return scores for every class: the mean over the seeds, each from 0 to 1, and -1 for unseen classes.
 
-        If nothing was fitted, and for inputs on which the estimator fails or gives scores that are not finite, classes
-        are ranked by their share of the member's samples, then by index. That is the fixed rule for empty parts, parts
-        of one class, and estimators that cannot be fitted.
+        If nothing was fitted, and for inputs on which the estimator fails or returns scores that are not finite,
+        classes are ranked by their share of the samples of the member, then by index. This is the fixed rule for empty
+        parts, parts of one class, and estimators that cannot be fitted.
         """
         seen = np.tile(self.shares, (len(samples), 1))
         if self.fitted:
@@ -64,10 +64,10 @@ class Member:
         return scores
 
     def _score_or_nan(self, samples: Samples, failures: list[str]) -> NDArray[np.float64]:
-        """Return the scores of the classes seen, NaN for inputs on which the estimator fails.
+        """Return the scores of the classes of the member, with NaN for inputs on which the estimator fails.
 
-        An attacker's sample can cause that, so it must not raise. Failing inputs are found by bisection, so that the
-        other inputs keep their scores.
+        A sample of an attacker can cause such a failure, so it is not raised. Failing inputs are found by bisection, so
+        that the other inputs keep their scores.
         """
         try:
             return self.try_score(samples)
@@ -83,7 +83,7 @@ class Member:
         return np.concatenate([self._score_or_nan(samples.select(part), failures) for part in parts])
 
     def try_score(self, samples: Samples) -> NDArray[np.float64]:
-        """Return the mean of the estimators' scores for the classes seen; their exceptions are not caught."""
+        """Return the mean scores of the estimators for the classes of the member, without catching exceptions."""
         scores = [self._estimator_scores(estimator, samples.as_inputs(self.kinds)) for estimator in self.fitted]
         expected = (len(samples), len(self.classes))
         if unexpected := next((array.shape for array in scores if array.shape != expected), None):
@@ -91,7 +91,7 @@ class Member:
         return scores[0] if len(scores) == 1 else np.asarray(np.mean(scores, axis=0))
 
     def _estimator_scores(self, estimator: Any, inputs: Any) -> NDArray[np.float64]:
-        """Return one estimator's scores for the classes that it has seen."""
+        """Return the scores of one estimator for the classes of the member."""
         if hasattr(estimator, "predict_proba"):
             return self._seen_columns(estimator, np.asarray(estimator.predict_proba(inputs), np.float64))
         if hasattr(estimator, "decision_function"):
@@ -102,13 +102,13 @@ class Member:
             if decision.shape[1] == len(self.classes):
                 powers = np.exp(decision - decision.max(axis=1, keepdims=True))
                 return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-        # Only labels: the predicted class first, the others by their share of the member's samples.
+        # Only labels: rank the predicted class first, the others by their share of the samples.
         chosen = np.asarray(estimator.predict(inputs))
         scores: NDArray[np.float64] = (chosen[:, None] == self.classes) + 0.5 * self.shares
         return scores
 
     def _seen_columns(self, estimator: Any, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the columns of the classes seen, from an estimator that knows more classes."""
+        """Return the columns of the classes of the member, from an estimator with more classes."""
         known = np.asarray(getattr(estimator, "classes_", self.classes))
         if scores.ndim == 2 and scores.shape[1] == len(known) > len(self.classes):
             return scores[:, [known.tolist().index(label) for label in self.classes.tolist()]]
@@ -116,19 +116,19 @@ class Member:
 
 
 def score_member(member: Member, samples: Samples, classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return a member's scores, (n_inputs, n_classes)."""
+    """Return the scores of a member, (n_inputs, n_classes)."""
     return member.scores(samples, classes)
 
 
 def rank_member(member: Member, samples: Samples, classes: NDArray[Any]) -> Ballots:
-    """Return a member's ballots, (n_inputs, n_classes), which take an eighth of the memory of its scores."""
+    """Return the ballots of a member, (n_inputs, n_classes), which take an eighth of the memory of its scores."""
     return points(member.scores(samples, classes))
 
 
 class MemberEstimator:
-    """An unfitted estimator, to be copied for each fit with every `random_state` inside it set.
+    """An unfitted estimator, of which each fit uses a copy with every `random_state` inside it set.
 
-    `sklearn.base.clone` reads signatures each time; a deep copy of one clone is equivalent and ten times faster.
+    `sklearn.base.clone` inspects signatures each time; a deep copy of one clone is equivalent and ten times faster.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -156,8 +156,8 @@ def fit_member(
 ) -> Member:
     """Train one member on its rows, which are sorted by content.
 
-    If the estimator raises because of these rows, or cannot score the first of them once it is fitted, the member votes
-    by its class shares: one sample can cause that, and must not stop the other members.
+    If the estimator fails on these rows, or cannot score the first of them after fitting, the member votes by its class
+    shares: one sample can cause this, and must not stop the other members.
     """
     part_labels = labels[rows]
     classes, counts = np.unique(part_labels, return_counts=True)
@@ -186,16 +186,16 @@ def fit_member(
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """A transformer that all members share: fitted once on all samples, which must be trusted, and on no label."""
+    """A transformer shared by all members, fitted once on all samples, which must be trusted, and on no label."""
 
     fitted: Any
-    kinds: Kinds = ()  # of the columns of the samples, for tables
+    kinds: Kinds = ()  # kinds of the columns of the samples, for tables
 
     @classmethod
     def fit(cls, transformer: Any, samples: Samples, digests: NDArray[np.uint64], seed: int) -> Shared:
-        """Fit a copy of the transformer on the samples, sorted by content: what it learns depends on the set alone.
+        """Fit a copy of the transformer on the samples, sorted by content, so that the result depends on the set only.
 
-        It is fitted twice, and refused if it does not learn the same again.
+        It is fitted twice, and an error is raised if the results differ.
         """
         name = type(transformer).__name__
         if isinstance(transformer, type) or not all(
@@ -218,7 +218,7 @@ class Shared:
                 results = [shared.transform(probes) for shared in (first, first, second)]
             except Exception as error:
                 raise InputError(
-                    f"shared must learn from X alone, without labels, but {name} failed: {type(error).__name__}: "
+                    f"shared must learn from X only, without labels, but {name} failed: {type(error).__name__}: "
                     f"{error!s:.200}"
                 ) from error
         forms = [list(result.content()) for result in results]
@@ -230,7 +230,7 @@ class Shared:
         return first
 
     def transform(self, samples: Samples) -> Samples:
-        """Return samples as members see them."""
+        """Return the transformed samples."""
         with undisturbed(), isolated_member(np.random.SeedSequence(0, spawn_key=(3,))):
             features = from_any(self.fitted.transform(samples.as_inputs(self.kinds)))
         if len(features) != len(samples):
@@ -239,7 +239,7 @@ class Shared:
 
 
 def default_estimator(kind: str) -> Any:
-    """Return a logistic regression behind the preprocessing that a kind of samples needs, all inside the member."""
+    """Return a logistic regression after the preprocessing for a kind of samples, fitted inside each member."""
     from sklearn.compose import make_column_selector, make_column_transformer
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.impute import SimpleImputer

@@ -1,4 +1,4 @@
-"""Partitions: the bucket of each sample, and the members that learn from each bucket."""
+"""Partitions, which assign samples to buckets and buckets to members."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ PROBES = 8  # samples of each block that a user's hash is also asked for alone
 
 
 def distinct(digests: hashing.Digests) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a row of each distinct content, sorted by digest, and the rank of each sample's content among them."""
+    """Return one row per distinct content, sorted by digest, and the rank of the content of each sample among them."""
     _, rows, ranks = np.unique(digests, axis=0, return_index=True, return_inverse=True)
     return rows.astype(np.int64), ranks.reshape(-1).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A division of samples into k * d buckets, each for d of k * d members: (bucket + offset) mod k * d.
+    """A division of samples into k * d buckets, each used by d of k * d members: (bucket + offset) mod k * d.
 
-    `d = 1` is DPA, with one bucket per member. `d > 1` is FA: a member sees d buckets, as many samples as with d = 1,
-    and there are d times as many members.
+    `d = 1` is DPA, with one bucket per member. `d > 1` is FA: there are d times as many members, and a member trains on
+    d buckets, with as many samples as for d = 1.
     """
 
     n_partitions: int
@@ -54,7 +54,7 @@ class Partition:
     ) -> Partition:
         """Return a partition whose offsets are drawn from the seed."""
         if unit != "samples" and hash != "content":
-            raise InputError(f"hash must be 'content' where {unit} are counted, got {hash!r}: leave it out")
+            raise InputError(f"hash must be 'content' if {unit} are counted, got {hash!r}: leave it out")
         draw = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         offsets = sorted(int(o) for o in draw.permutation(n_partitions * d)[:d]) if d > 1 else [0]
         return cls(n_partitions, d, tuple(offsets), key, hash, unit)
@@ -71,7 +71,7 @@ class Partition:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The SHA-256 of the partition, its key included, which scores and certificates carry."""
+        """The SHA-256 of the partition, including its key, recorded with scores and certificates."""
         name = self.hash if isinstance(self.hash, str) else f"{self.hash.__module__}.{self.hash.__qualname__}"
         key = hashlib.sha256(b"runoff fingerprint" + self.key).hexdigest()
         unit = [] if self.unit == "samples" else [self.unit]
@@ -81,8 +81,8 @@ class Partition:
     def balance(self, sizes: NDArray[np.int64], sources: tuple[int, float] | None = None, single: int = 0) -> str:
         """Return a sentence on how evenly samples are divided among members.
 
-        `sources` is their number, and the share of samples of the largest; `single` is the number of members with
-        samples of one class.
+        `sources` is the number of sources, and the share of samples of the largest; `single` is the number of members
+        with samples of one class.
         """
         by_source = (
             "" if sources is None else f"; {sources[0]:,} sources, the largest with {sources[1]:.1%} of the samples"
@@ -95,11 +95,11 @@ class Partition:
 
     @staticmethod
     def single_class(rows: list[NDArray[np.int64]], codes: NDArray[np.int64]) -> int:
-        """Return the number of members that have samples, but of one class only."""
+        """Return the number of members whose samples all have the same class."""
         return sum(len(part) > 0 and bool((codes[part] == codes[part[0]]).all()) for part in rows)
 
     def digests(self, samples: Samples) -> hashing.Digests:
-        """Return a 128-bit digest of each sample's content, by which a member's samples are sorted."""
+        """Return a 128-bit digest of the content of each sample, by which the samples of a member are sorted."""
         return hashing.digests(samples.content(), self.key)
 
     def sources(self, groups: Any, n: int) -> hashing.Digests:
@@ -109,10 +109,11 @@ class Partition:
     def buckets(
         self, samples: Samples, digests: hashing.Digests, sources: hashing.Digests | None = None
     ) -> NDArray[np.int64]:
-        """Return each sample's bucket: a function of its content alone, or of its source alone.
+        """Return the bucket of each sample, which depends only on its content or only on its source.
 
-        Where labels are counted, the samples must be all training samples: their distinct contents are sorted by digest
-        and dealt out, so that buckets are even. No label is read, and copies of a sample share a bucket.
+        If labels are counted, the samples must be all training samples: their distinct contents are sorted by digest
+        and assigned to the buckets in turn, so that buckets have equal sizes. Labels are not used, and copies of a
+        sample share a bucket.
         """
         if self.unit == "labels":
             ranks = distinct(digests)[1]
@@ -134,7 +135,7 @@ class Partition:
     def rows(
         self, buckets: NDArray[np.int64], digests: hashing.Digests, labels: NDArray[np.int64]
     ) -> list[NDArray[np.int64]]:
-        """Return each member's samples, sorted by content, then by label: an order that depends on the set alone."""
+        """Return the rows of each member, sorted by content, then by label, an order that depends on the set only."""
         order = np.lexsort((labels, digests[:, 1], digests[:, 0])).astype(np.int64)
         by_bucket = np.argsort(buckets[order], kind="stable")
         ends = np.searchsorted(buckets[order][by_bucket], np.arange(self.n_members + 1))
@@ -149,7 +150,7 @@ class Partition:
 
     @staticmethod
     def training_sets(rows: list[NDArray[np.int64]], digests: hashing.Digests, codes: NDArray[np.int64]) -> list[str]:
-        """Return a SHA-256 of each member's training set: its samples' digests and class codes, in their order.
+        """Return a SHA-256 of the training set of each member: digests and class codes of its samples, in order.
 
         It reveals nothing about the samples without the key.
         """
@@ -184,7 +185,7 @@ def _hashed_by(function: Callable[[Any], Any], samples: Samples) -> NDArray[np.u
 
 
 class Hashed(NamedTuple):
-    """Training samples, with what follows from them and the key."""
+    """Training samples, with their digests, sources and buckets for a key."""
 
     samples: Samples
     labels: NDArray[Any]
@@ -193,7 +194,7 @@ class Hashed(NamedTuple):
     buckets: NDArray[np.int64]
 
     def select(self, rows: Rows) -> Hashed:
-        """Return some of these samples."""
+        """Return these rows."""
         sources = None if self.sources is None else self.sources[rows]
         return Hashed(self.samples.select(rows), self.labels[rows], self.digests[rows], sources, self.buckets[rows])
 

@@ -1,4 +1,4 @@
-"""Recipes: the training settings of networks as plain data, fixed beforehand and stored with the networks."""
+"""Recipes: training settings of networks as plain data, fixed in advance and stored with the networks."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ PRECISIONS = ("auto", "fp32", "tf32", "bf16")
 NUMBERS = (
     "lr", "momentum", "weight_decay", "gamma", "jitter", "mixup", "label_smoothing", "affine", "cutmix", "average",
 )  # fmt: skip
-LATER = ("affine", "trivial", "cutmix", "average", "test_shift", "leftover")  # that the first release did not have
+LATER = ("affine", "trivial", "cutmix", "average", "test_shift", "leftover")  # fields of later releases
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """The training settings of a network.
 
-    A member's epochs are one shuffled stream, cut into full batches. A member with fewer samples than `batch_size` has
-    batches of about that many samples, so that it takes about one step per epoch. With `leftover`, each epoch is cut on
-    its own, and ends with a smaller batch of what is left. All of this follows from the number of the member's samples
-    alone.
+    The epochs of a member are one shuffled stream, cut into full batches. A member with fewer samples than `batch_size`
+    has batches of about that many samples, so that it takes about one step per epoch. With `leftover`, each epoch is
+    cut separately, and ends with a smaller batch of the remaining samples. All of this depends only on the number of
+    samples of the member.
 
     Parameters
     ----------
@@ -40,13 +40,13 @@ class Recipe:
     mixup : mix each batch with a permutation of itself, with a weight from Beta(mixup, mixup)
     affine : strength of a random rotation, scaling and shear of every image; 1 is up to 15 degrees, 28 % and 0.1
     trivial : TrivialAugment, one random operation of random strength on every image (see `augment.trivial`)
-    cutmix : the fraction of batches that paste a random rectangle of another image instead of mixup
+    cutmix : fraction of batches in which a random rectangle of another image is pasted instead of mixup
     label_smoothing : as in PyTorch
     average : average weights and batch statistics over this fraction of the steps, at the end of training
     test_flip : average the scores of an input and its mirror image
     test_shift : average the scores of an input and four copies, shifted diagonally by this many pixels
     precision : "fp32", "tf32", "bf16", or "auto": bf16 on GPUs that have it, else fp32
-    leftover : end each epoch with a batch of the samples that are left, as a plain loop over batches does
+    leftover : end each epoch with a batch of the remaining samples, as a plain loop over batches does
 
     """
 
@@ -105,8 +105,8 @@ class Recipe:
     def batch_of(self, n_samples: int) -> int:
         """Return the batch size of a member with `n_samples` samples.
 
-        Multiples of 8, from 16 up, so that members of about the same size share a CUDA graph. With `leftover`, a member
-        with less than a batch has one batch of all its samples per epoch.
+        Sizes are multiples of 8, and at least 16, so that members of similar size share a CUDA graph. With `leftover`,
+        a member with less than a batch has one batch of all its samples per epoch.
         """
         if n_samples >= self.batch_size:
             return self.batch_size
@@ -131,7 +131,7 @@ class Recipe:
         return (self.lr * self.gamma**passed).astype(np.float32)
 
     def newest(self, n_samples: int) -> NDArray[np.float32]:
-        """Return the weight of each step in the running average: 1 until the average begins, then equal shares."""
+        """Return the weight of each step in the running average: 1 until the average starts, then equal shares."""
         steps = self.steps_of(n_samples)
         n_averaged = max(1, round(self.average * steps))
         return (1 / np.maximum(1, np.arange(steps) - (steps - n_averaged) + 1)).astype(np.float32)
@@ -173,9 +173,9 @@ STRONG = Recipe(
 
 RECIPES = {
     "paper": PAPER,
-    # MNIST and GTSRB: a mirrored digit or sign means something else.
+    # MNIST and GTSRB: a mirrored digit or sign may be another class.
     "paper-no-flip": Recipe.from_dict({**PAPER.to_dict(), "flip": False}),
-    # As above in a plain loop over batches, which the paper seems to have used. Members are worse.
+    # The same in a plain loop over batches, which the paper seems to have used; members are less accurate.
     "paper-literal": Recipe.from_dict({**PAPER.to_dict(), "leftover": True}),
     "paper-literal-no-flip": Recipe.from_dict({**PAPER.to_dict(), "leftover": True, "flip": False}),
     # For members with few images.
@@ -187,11 +187,11 @@ RECIPES = {
 }
 
 
-# What `runoff train` uses for the named datasets, fixed with the program. A mirrored digit or sign is another one.
+# Defaults of `runoff train` for the named datasets. A mirrored digit or sign may be another class.
 DEFAULTS = {"cifar10": "strong", "gtsrb": "strong-no-flip", "mnist": "strong-digits", "digits": "quick"}
-PAPERS = ("paper", "paper-no-flip", "paper-literal", "paper-literal-no-flip")  # the paper's, by its loop or by ours
+PAPERS = ("paper", "paper-no-flip", "paper-literal", "paper-literal-no-flip")  # with the loop of the paper or ours
 PROCEDURAL = ("strong", "strong-no-flip")  # recipes whose networks start from procedural weights by default
-SMALLEST = 16  # pixels: smaller images are not worth cropping by 4
+SMALLEST = 16  # pixels; smaller images are too small to crop by 4
 
 
 def default(dataset: str | None, images: NDArray[Any]) -> str:
@@ -208,7 +208,7 @@ def name_of(settings: dict[str, Any]) -> str | None:
 
 
 def get(recipe: str | Recipe) -> Recipe:
-    """Return the recipe of that name; a `Recipe` is returned unchanged."""
+    """Return the recipe with this name; a `Recipe` is returned unchanged."""
     if isinstance(recipe, Recipe):
         return recipe
     if recipe not in RECIPES:

@@ -1,7 +1,7 @@
-"""Samples: the kinds of X that can be certified, and the form in which members see their training rows.
+"""Samples: the kinds of X that can be certified, and the form of training rows for members.
 
-A member must not learn anything from other members' samples: not the type of a column that depends on them, not their
-categories, not the index or the order. So `take` returns rows in a form that depends on those rows alone.
+A member must not learn anything from samples of other members: not the type of a column that depends on them, not their
+categories, not the index or the order. So `take` returns rows in a form that depends on these rows only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from runoff import hashing
 from runoff.errors import InputError
 
 Rows = NDArray[np.int64]
-Kinds = tuple[tuple[str, ...] | None, ...]  # per column of a table: None for numbers, else the member's categories
+Kinds = tuple[tuple[str, ...] | None, ...]  # per column of a table: None for numbers, else the categories of the member
 
 
 class Samples(ABC):
@@ -26,11 +26,11 @@ class Samples(ABC):
 
     kind: str
 
-    numbers: np.dtype[Any] = np.dtype(np.float64)  # the type in which members see numbers, whatever the type of X
+    numbers: np.dtype[Any] = np.dtype(np.float64)  # type of numbers for members, whatever the type of X
 
     def __init__(self, data: Any) -> None:
         self.data = data
-        self._inputs: dict[Any, Any] = {}  # as the last member saw them: most members share one form
+        self._inputs: dict[Any, Any] = {}  # in the form of the last member; most members share one form
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inputs": {}}
@@ -39,7 +39,7 @@ class Samples(ABC):
         return int(self.data.shape[0])
 
     def with_numbers(self, numbers: np.dtype[Any]) -> Samples:
-        """Return the same samples, whose numbers members see in another type. Their content is hashed as before."""
+        """Return the same samples with another type of numbers for members; their hashes do not change."""
         if numbers == self.numbers:
             return self
         same = copy.copy(self)
@@ -47,12 +47,12 @@ class Samples(ABC):
         return same
 
     def _like_these(self, samples: Samples) -> Samples:
-        """Return samples made of these, with the same type of numbers."""
+        """Return samples derived from these, with the same type of numbers."""
         samples.numbers = self.numbers
         return samples
 
     def _cast(self, numbers: NDArray[np.float64]) -> NDArray[Any]:
-        """Return numbers in the type for members; what is too large for it becomes infinite."""
+        """Return numbers in the type for members; numbers that are too large become infinite."""
         if numbers.dtype == self.numbers:
             return numbers
         with np.errstate(over="ignore"):
@@ -72,19 +72,19 @@ class Samples(ABC):
         yield rows, self.data[rows]
 
     def pixel_sums(self) -> hashing.Digests:
-        """Return the paper's hash of each sample."""
+        """Return the hash of the paper for each sample."""
         return hashing.pixel_sums(np.asarray(self.data))
 
     @abstractmethod
     def take(self, rows: Rows) -> Any:
-        """Return these rows as a member sees them."""
+        """Return these rows in the form for a member."""
 
     def kinds(self, part: Any) -> Kinds:  # noqa: ARG002
-        """Return the kinds of the columns of a member's part, for samples whose columns can differ in kind."""
+        """Return the kinds of the columns of the part of a member, for samples whose columns can differ in kind."""
         return ()
 
     def as_inputs(self, kinds: Kinds) -> Any:
-        """Return a copy of all rows as inputs for a member whose part had columns of these kinds."""
+        """Return a copy of all rows as inputs for a member whose part has columns of these kinds."""
         if kinds not in self._inputs:
             self._inputs = {kinds: self._converted(kinds)}
         return copy.copy(self._inputs[kinds]) if self.kind == "texts" else self._inputs[kinds].copy()
@@ -98,10 +98,10 @@ class Samples(ABC):
 
     @abstractmethod
     def select(self, rows: Rows) -> Samples:
-        """Return some of these samples, unconverted."""
+        """Return these rows, without conversion."""
 
     def width(self) -> Any:
-        """Return what must be equal for training samples and inputs: shape or column names."""
+        """Return the shape or the column names, which must be equal for training samples and inputs."""
         return self.data.shape[1:]
 
 
@@ -160,7 +160,7 @@ class Resized(Dense):
 
 
 class Sparse(Samples):
-    """A sparse matrix. Stored zeros and the order of entries are ignored."""
+    """A sparse matrix, without stored zeros and with sorted entries."""
 
     kind = "sparse"
 
@@ -180,7 +180,7 @@ class Sparse(Samples):
     def take(self, rows: Rows) -> Any:
         part = self.data[rows].astype(np.float64)
         part.data = self._cast(hashing.plain_floats(part.data))
-        if max(part.nnz, *part.shape) < 2**31:  # the full matrix may have wider indices because of other samples
+        if max(part.nnz, *part.shape) < 2**31:  # other samples may cause wider indices in the full matrix
             part.indices, part.indptr = part.indices.astype(np.int32), part.indptr.astype(np.int32)
         return part
 
@@ -194,7 +194,7 @@ class Sparse(Samples):
 
 
 class Texts(Samples):
-    """A sequence of strings. Members see them in Unicode's composed form."""
+    """A sequence of strings, in the composed form of Unicode."""
 
     kind = "texts"
 
@@ -215,7 +215,7 @@ class Texts(Samples):
 
 
 class Frame(Samples):
-    """A pandas DataFrame. In a member's rows, a column holds numbers (floats), or it is categorical."""
+    """A pandas DataFrame, whose columns are floats or categorical in the part of a member."""
 
     kind = "table"
 
@@ -227,7 +227,7 @@ class Frame(Samples):
 
     @staticmethod
     def _row(values: tuple[Any, ...]) -> Any:
-        """Return the bytes of a row; a row of numbers is hashed as in an array, whatever other rows hold."""
+        """Return the bytes of a row; a row of numbers is hashed as in an array, whatever other rows contain."""
         cells = [hashing.cell(value) for value in values]
         if all(cell[:1] in (b"-", b"f") for cell in cells):
             numbers = [_number(value) for value in values]
@@ -337,7 +337,7 @@ def from_any(X: Any) -> Samples:
     if array.ndim == 1 and len(array) and all(isinstance(text, str) for text in array):
         return Texts(array)
     if array.dtype.kind == "O":
-        array = array.astype(np.float64)  # raises for anything but numbers
+        array = array.astype(np.float64)  # raises an error for anything but numbers
     if array.dtype.kind not in "biuf":
         raise InputError(f"X must hold numbers, got dtype {array.dtype}: use a DataFrame for columns of mixed types")
     return Dense(array)
@@ -350,7 +350,7 @@ def _array(X: Sequence[Any]) -> NDArray[Any]:
 
 
 def find_copies(wanted: Iterable[Hashable], existing: Iterable[Hashable]) -> Rows:
-    """Return the position of each wanted item among the existing ones, each used once; -1 for items without a match."""
+    """Return the index of an existing item for each wanted one, each used once, or -1 for items without a match."""
     wanted = list(wanted)
     positions: dict[Hashable, list[int]] = {item: [] for item in wanted}
     for i, item in enumerate(existing):

@@ -1,4 +1,4 @@
-"""Scores of an ensemble: validated, and read in blocks of a few megabytes from any source."""
+"""Scores of an ensemble, validated and read in blocks of a few megabytes from any source."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ BLOCK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Members' scores, (n_inputs, n_members, n_classes), with the spread that the members were trained with.
+    """Scores of members, (n_inputs, n_members, n_classes), with the spread that the members were trained with.
 
-    `runoff.certify` takes it like an array, uses its spread, and rejects any other.
+    `runoff.certify` accepts it like an array, uses its spread, and rejects any other.
     """
 
     values: NDArray[np.floating[Any]]
     spread: NDArray[np.int64] = field(repr=False)
     fingerprint: str
-    classes_fixed: bool = True  # whether the labels were fixed beforehand, which `certify` requires
+    classes_fixed: bool = True  # whether the labels were fixed in advance, which `certify` requires
     unit: str = "samples"  # what one edit is: "samples", "sources" or "labels"
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -43,7 +43,7 @@ class Scores:
 
 
 def origin_of(scores: Any) -> tuple[Any, Scores | None]:
-    """Return scores to read, and the `Scores` that know the members: these, or the first block of an iterator."""
+    """Return the scores, and the `Scores` object that describes the members: `scores` or the first block, if any."""
     if not isinstance(scores, Iterator):
         return scores, scores if isinstance(scores, Scores) else None
     if (first := next(scores, None)) is None:
@@ -55,22 +55,22 @@ def origin_of(scores: Any) -> tuple[Any, Scores | None]:
             if _members_of(block) != expected:
                 raise InputError(
                     f"blocks of scores must all be those of one classifier, or all be plain arrays, but block {i} "
-                    "differs from the first: certify them apart"
+                    "differs from the first: certify them separately"
                 )
             yield block
 
-    # Values are left out: those of the first block would stay in memory.
+    # Without the values, so that those of the first block do not stay in memory.
     origin = replace(first, values=np.empty((0, 0, 0))) if isinstance(first, Scores) else None
     return blocks(chain([first], scores)), origin
 
 
 def _members_of(scores: Any) -> tuple[str, bool] | None:
-    """Return which members scores are from, if that is known."""
+    """Return the identity of the members that gave the scores, if it is known."""
     return (scores.fingerprint, scores.classes_fixed) if isinstance(scores, Scores) else None
 
 
 def blocks_of(scores: Any) -> Iterator[NDArray[Any]]:
-    """Yield the scores in consecutive blocks, checked for shape and type (not for NaN)."""
+    """Yield the scores in consecutive blocks, checked for shape and type but not for NaN."""
     if isinstance(scores, Iterator):
         seen, shape = 0, None
         for part in scores:
@@ -113,7 +113,7 @@ def checked_scores(scores: Any, name: str = "scores") -> NDArray[Any]:
 
 
 def check_finite(block: NDArray[Any], start: int) -> None:
-    """Raise InputError at the first NaN or infinite score; `start` is the block's first input."""
+    """Raise InputError at the first NaN or infinite score; `start` is the first input of the block."""
     if block.dtype.kind == "f" and not np.isfinite(block).all():
         i, j, c = (int(k) for k in np.argwhere(~np.isfinite(block))[0])
         raise InputError(
@@ -123,18 +123,18 @@ def check_finite(block: NDArray[Any], start: int) -> None:
 
 
 def n_threads() -> int:
-    """Return the number of threads that inputs are divided among, which NUMBA_NUM_THREADS sets."""
+    """Return the number of threads for certification, as set by NUMBA_NUM_THREADS."""
     from numba import config
 
     return int(config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
 
 
 def in_parts(pool: ThreadPoolExecutor, part: Callable[[int, int], int], block: NDArray[Any], start: int) -> None:
-    """Call `part(a, b)` in threads for consecutive parts of a block, of which the first input is number `start`.
+    """Call `part(a, b)` in threads for consecutive parts of a block; `start` is the index of its first input.
 
     `part` returns the first of its inputs with a score that is not finite, or -1.
     """
-    # More parts than threads, since inputs take different times.
+    # More parts than threads, since some inputs take longer than others.
     edges = np.unique(np.linspace(0, len(block), 4 * n_threads() + 1, dtype=int))
     bad = [a + at for a, at in zip(edges, pool.map(part, edges[:-1], edges[1:]), strict=False) if at >= 0]
     if bad:
@@ -142,7 +142,7 @@ def in_parts(pool: ThreadPoolExecutor, part: Callable[[int, int], int], block: N
 
 
 def selected(array: NDArray[Any], rows: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-    """Yield some inputs of an array in blocks, without a copy of all of them at once."""
+    """Yield these rows of an array in blocks, without copying all of them at once."""
     step = _rows_per_block(array)
     for start in range(0, len(rows), step):
         yield array[rows[start : start + step]]
@@ -158,11 +158,11 @@ def _cut(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
     for start in range(0, len(array), rows):
         yield array[start : start + rows]
         if pages is not None:
-            pages.madvise(mmap.MADV_DONTNEED)  # the data stay in the page cache, but leave this process
+            pages.madvise(mmap.MADV_DONTNEED)  # the data stay in the page cache, but not in the memory of this process
 
 
 def _mapped(array: NDArray[Any]) -> mmap.mmap | None:
-    """Return the memory map of an array from `numpy.load(mmap_mode="r")`, whose pages can be dropped; else None."""
+    """Return the memory map of an array from `numpy.load(mmap_mode="r")`, whose pages can be released, or None."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and base.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):

@@ -12,17 +12,17 @@ from runoff.errors import InputError
 
 
 def cyclic(n_buckets: int, offsets: ArrayLike) -> NDArray[np.int64]:
-    """Return the spread of Finite Aggregation: bucket b reaches members (b + offset) mod n_buckets, one per offset."""
+    """Return the spread of Finite Aggregation, in which bucket b reaches members (b + offset) mod n_buckets."""
     return (np.arange(n_buckets)[:, None] + np.asarray(offsets, dtype=np.int64)) % n_buckets
 
 
 def disjoint(n_members: int) -> "Spread":
-    """Return the spread in which bucket b reaches member b alone."""
+    """Return the spread in which bucket b reaches only member b."""
     return Spread.from_any(cyclic(n_members, [0]), n_members)
 
 
 class Reach(NamedTuple):
-    """A spread as the kernels read it: the members of each bucket and the buckets of each member, as CSR arrays."""
+    """A spread for kernels: the members of each bucket and the buckets of each member, as CSR arrays."""
 
     members_at: NDArray[np.int32]
     members: NDArray[np.int32]
@@ -35,7 +35,7 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A validated spread in both directions: CSR arrays of each bucket's members and of each member's buckets."""
+    """A validated spread, as CSR arrays of the members of each bucket and of the buckets of each member."""
 
     n_buckets: int
     n_members: int
@@ -125,7 +125,7 @@ class Spread:
 
     @cached_property
     def reach(self) -> Reach:
-        """The spread as the kernels read it."""
+        """The spread in the form for kernels."""
         csr = (self.members_at, self.members, self.buckets_at, self.buckets)
         return Reach(*csr, self.offsets, self.largest, self.n_unreached)
 

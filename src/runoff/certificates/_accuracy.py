@@ -19,15 +19,15 @@ def certified_accuracy(
 ) -> NDArray[np.float64]:
     """Return the fraction of inputs that are predicted correctly with radius >= budget, for each budget.
 
-    The overall fraction can hide a rare class of which nothing is certified; `by_class` shows it.
+    The overall fraction can hide a rare class without any certified input, which `by_class` shows.
 
     Parameters
     ----------
     certificates : Certificates
     y_true : (n_samples,) the true classes
     budgets : numbers of edits; 0 gives the clean accuracy
-    by_class : return a row for each class, in the order of `classes` or of the class indices: the fraction of this
-        class's inputs, NaN if there are none
+    by_class : return a row for each class, in the order of `classes` or of the class indices: the fraction of the
+        inputs of this class, NaN if there are none
 
     Returns
     -------
@@ -66,15 +66,15 @@ def targeted_rate(
 ) -> NDArray[np.float64]:
     """Return the share of inputs of class `source` that might be predicted as `target`, for each number of edits.
 
-    No attack with that many edits can do better, for all inputs together or for each alone. Inputs that are predicted
-    as `target` without any edit count for every budget.
+    No attack with that many edits achieves a higher rate, on all inputs together or on each separately. Inputs that are
+    predicted as `target` without any edit count for every budget.
 
     Parameters
     ----------
     certificates : Certificates
     y_true : (n_samples,) the true classes
     source : the true class of the inputs that are counted; None for all classes but `target`
-    target : the class that the attacker wants them to be predicted as
+    target : the class that the attacker wants the ensemble to predict
     budgets : numbers of edits; 0 gives the rate without an attack
     scores : as for `Certificates.radius_to`
 

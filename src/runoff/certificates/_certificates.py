@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Certificates:
-    """Predictions with their proofs: arrays with one entry per input.
+    """Predictions with proven radii: arrays with one entry per input.
 
     Attributes
     ----------
     prediction : class indices
     radius : the largest number of edits proven unable to change the prediction; `n_buckets` if nothing can
-    unit : what one edit is. "samples": one sample inserted, deleted or relabelled. "sources": all that one source
-        contributes, or a source more or less. "labels": one label changed; inserted and deleted samples are not covered
-    runner_up : the other finalist (run-off), the class with the next most votes (plurality)
-    classes : the labels, if `prediction` and `runner_up` hold labels instead of class indices
+    unit : what one edit is. "samples": one sample inserted, deleted or relabelled. "sources": any change of
+        the samples of one source, which may also appear or vanish. "labels": one changed label; inserted and deleted
+        samples are not covered
+    runner_up : the other finalist (run-off), or the class with the second most votes (plurality)
+    classes : the labels, if `prediction` and `runner_up` contain labels instead of class indices
     fingerprint : the digest of the partition that the members were trained with, if known
 
     """
@@ -78,12 +79,12 @@ class Certificates:
         )
 
     def _unit_words(self) -> str:
-        """Return what the radius counts, where it is not samples."""
+        """Return the words for the unit of the radius, unless it is samples."""
         unit = unit_of(self.unit)
         return "" if unit.name == "samples" else f" {unit.noun}s{f'; {unit.limits}' if unit.limits else ''}"
 
     def named(self, classes: ArrayLike | None, fingerprint: str | None = None) -> Certificates:
-        """Return the same certificates with labels in place of class indices: one per class, in the scores' order."""
+        """Return the same certificates with labels instead of class indices: one per class, in the order of the scores."""
         if classes is None:
             return self
         classes = np.asarray(classes)
@@ -100,7 +101,7 @@ class Certificates:
     def to_frame(self, to: Any = None) -> pd.DataFrame:
         """Return a pandas DataFrame with the columns prediction, radius and runner_up.
 
-        With `to`, a label, there is a column radius_to; where radii do not count samples, there is a column unit.
+        With `to`, a label, there is a column radius_to; if radii do not count samples, there is a column unit.
         """
         try:
             import pandas as pd
@@ -121,9 +122,9 @@ class Certificates:
     def radius_to(self, label: Any, scores: ArrayLike | Iterator[ArrayLike] | None = None) -> NDArray[np.int64]:
         """Return, for each input, the largest number of edits proven unable to make the ensemble predict `label`.
 
-        It is -1 where `label` is predicted already, at least `radius` elsewhere, and `n_buckets` where nothing can. For
-        one bucket per member it is exact for plurality and run-off, and for maximin if a search ends; for a spread it
-        is what a search can prove. It does not depend on `bound`: the paper has no bound for a target.
+        It is -1 if `label` is already predicted, else at least `radius`, and `n_buckets` if no attack can succeed. For
+        one bucket per member it is exact for plurality and run-off, and for maximin if a search completes; for a spread
+        it is the best bound that a search proves. It does not depend on `bound`: the paper has no bound for a target.
 
         Parameters
         ----------
@@ -175,7 +176,8 @@ class Certificates:
     def plot(self, y_true: ArrayLike | None = None, ax: Axes | None = None, **line: Any) -> Axes:
         """Plot the fraction of inputs certified by number of edits; with `y_true`, the certified accuracy.
 
-        `line` is passed to matplotlib's plot, as label= or color=. Needs matplotlib: pip install runoff[report].
+        `line` are keyword arguments of matplotlib's plot, such as label= or color=. This needs matplotlib: pip install
+        runoff[report].
         """
         from runoff.report.curves import draw
 
@@ -189,9 +191,9 @@ class Certificates:
     def attack(self, i: int, scores: ArrayLike | None = None, *, to: Any = None) -> Attack | None:
         """Return the smallest attack found on input i: buckets and members to take over, and their new ballots.
 
-        For one bucket per member and the tight bound it has exactly radius + 1 members. For a spread the true radius is
-        below its size. None if no attack can change the prediction. With `to`, a label, the attack makes it the
-        prediction, and all this holds for `radius_to` (for maximin, None also if no attack is found).
+        For one bucket per member and the tight bound, it has exactly radius + 1 members. For a spread, the true radius
+        is below its size. The result is None if no attack can change the prediction. With `to`, a label, the attack
+        makes it the prediction, and the same holds for `radius_to` (for maximin, None also if no attack is found).
 
         `scores`, (n_members, n_classes), is required if the certificates were made from an iterator.
         """
@@ -199,20 +201,20 @@ class Certificates:
         return find_attack(self, i, self._ballots(i, scores), to)
 
     def explain(self, i: int, scores: ArrayLike | None = None, *, to: Any = None) -> str:
-        """Return one paragraph on input i: the votes, what is proven, and the cheapest attack found.
+        """Return a paragraph on input i: the votes, the proven radius, and the cheapest attack found.
 
-        With `to`, a label, it is about attacks that make this label the prediction. `scores`, (n_members, n_classes),
+        With `to`, a label, it describes attacks that make this label the prediction. `scores`, (n_members, n_classes),
         is required if the certificates were made from an iterator.
         """
         i = position_of(i, len(self))
         return explanation(self, i, self._ballots(i, scores), to)
 
     def describe(self, i: int, ballots: Ballots, attack: Attack | None) -> str:
-        """Return the paragraph of `explain` for ballots and an attack that are already known."""
+        """Return the paragraph of `explain` for given ballots and a given attack."""
         return description(self, position_of(i, len(self)), ballots, attack)
 
     def _ballots(self, i: int, scores: ArrayLike | None) -> Ballots:
-        """Return the ballots of the input at position i, checked to be those that were certified."""
+        """Return the ballots of the input at position i, after checking that they are those that were certified."""
         if scores is None:
             if self._scores is None:
                 raise InputError(

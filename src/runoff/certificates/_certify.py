@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from runoff.elections.base import Election
 
 LABELS_NOT_FIXED = (
-    "certify needs all possible labels, fixed beforehand: pass classes= to the classifier, as in classes=[0, 1, 2]; if "
-    "they were taken from y, one label that appears or vanishes could change every member's ballots"
+    "certify needs all possible labels, fixed in advance: pass classes= to the classifier, as in classes=[0, 1, 2]; if "
+    "they were taken from y, one label that appears or vanishes could change the ballots of every member"
 )
 BOUNDS = ("tight", "paper")
 
@@ -42,20 +42,20 @@ def certify(
     Parameters
     ----------
     scores : (n_samples, n_members, n_classes) real numbers
-        Logits, probabilities or ballots (`runoff.rank`) of an ensemble: an array, also memory-mapped, or an iterator
-        of blocks of inputs. Those that a classifier's `scores` returns, in blocks too, bring their spread and unit.
-        Only each member's ranking is read; a tie ranks the lower class index first.
+        Logits, probabilities or ballots (`runoff.rank`) of an ensemble: an array, possibly memory-mapped, or an
+        iterator of blocks of inputs. Scores that a classifier's `scores` returns, also in blocks, include their spread
+        and unit. Only the ranking of each member is used; ties rank the lower class index first.
     election : "runoff" or "plurality"
-        How ballots become a prediction.
+        The rule that determines the prediction from the ballots.
     spread : None or (n_buckets, d) integers
         The members that train on each bucket; None for one bucket per member. For buckets of different sizes, lists of
         different lengths or a boolean array (n_buckets, n_members).
     bound : "tight" or "paper"
-        "paper": Theorem 3.4 with Lemmas 3.5 to 3.8 of the paper. "tight": for one bucket per member the exact minimum
-        over all attacks, for a spread the best known bound; never below the paper's.
+        "paper": Theorem 3.4 with Lemmas 3.5 to 3.8 of the paper. "tight": for one bucket per member, the exact minimum
+        over all attacks; for a spread, the best known bound, which is never below that of the paper.
     unit : None, "samples", "sources" or "labels"
-        What one edit is, if buckets were not made by the content of samples: by default what the scores of a classifier
-        say, else one sample. It changes the words, not the numbers.
+        What one edit is, if buckets do not depend on the content of samples. Default: the unit of the scores of a
+        classifier, else "samples". It changes the words, not the numbers.
 
     Returns
     -------

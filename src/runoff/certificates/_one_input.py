@@ -1,4 +1,4 @@
-"""What certificates say about one input: the cheapest attack found, and an explanation."""
+"""Explanations of single inputs, with the cheapest attack found."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def position_of(i: int, n: int) -> int:
-    """Return the position of input i of n, which may count from the end."""
+    """Return the position of input i of n, where a negative i counts from the end."""
     if not isinstance(i, (int, np.integer)) or isinstance(i, bool):
-        raise InputError(f"an input is named by its position, a whole number, got {i!r:.60}")
+        raise InputError(f"an input is given by its position, a whole number, got {i!r:.60}")
     if not -n <= i < n:
         known = f"{count(n, 'input')}, 0 to {n - 1}" if n else "no inputs"
         raise NoSuchInputError(f"there is no input {i}: these certificates are of {known}")
@@ -30,7 +30,7 @@ def position_of(i: int, n: int) -> int:
 
 
 def ballots_of(certificates: Certificates, i: int, scores: ArrayLike) -> Ballots:
-    """Return the ballots of the input at position i from its scores, checked to be those that were certified."""
+    """Return the ballots of the input at position i, after checking that its scores are those that were certified."""
     row, shape = np.asarray(scores), (certificates.n_members, certificates.n_classes)
     if row.shape != shape:
         raise InputError(f"scores must have shape {shape}, got {row.shape}")
@@ -56,7 +56,7 @@ def find_attack(certificates: Certificates, i: int, ballots: Ballots, to: Any = 
         if radius < 0:
             raise InputError(f"to must be another class than the prediction, got {to!r}, which is input {i}'s")
         target = certificates.index_of(to)
-    elif certificates.bound == "paper":  # the paper's radius may be below the true one, from which the search starts
+    elif certificates.bound == "paper":  # the search starts at the true radius, and that of the paper may be lower
         radius = int(outcomes(ballots[None], election, spread, tight=True).radius[0])
     else:
         radius = int(certificates.radius[i])
@@ -65,26 +65,26 @@ def find_attack(certificates: Certificates, i: int, ballots: Ballots, to: Any = 
 
 
 def explanation(certificates: Certificates, i: int, ballots: Ballots, to: Any = None) -> str:
-    """Return one paragraph on the input at position i; with `to`, on attacks that make this label the prediction."""
+    """Return a paragraph on the input at position i; with `to`, on attacks that make this label the prediction."""
     if to is None:
         return description(certificates, i, ballots, find_attack(certificates, i, ballots))
     story = certificates.election.hold(ballots).story.describe(certificates.classes)
     radius = int(certificates[[i]].radius_to(to, ballots[None])[0])
     if radius < 0:
-        return f"{story} Class {to} is the prediction already."
+        return f"{story} Class {to} is already the prediction."
     proven = unit_of(certificates.unit).proven(radius, f"make this class {to}")
     return f"{story} {proven} {_attack_story(certificates, radius, find_attack(certificates, i, ballots, to))}"
 
 
 def description(certificates: Certificates, i: int, ballots: Ballots, attack: Attack | None) -> str:
-    """Return the paragraph for ballots and an attack that are already known."""
+    """Return a paragraph on the input at position i, for given ballots and a given attack."""
     radius = int(certificates.radius[i])
     story = certificates.election.hold(ballots).story.describe(certificates.classes)
     return f"{story} {unit_of(certificates.unit).proven(radius)} {_attack_story(certificates, radius, attack)}"
 
 
 def _attack_story(certificates: Certificates, radius: int, attack: Attack | None) -> str:
-    """Return the sentence about the cheapest attack found, and how far the radius may be from the truth."""
+    """Return a sentence about the cheapest attack found, and about the true radius."""
     alone = certificates.spread is None or certificates.spread.one_to_one is not None
     taken = "member" if alone else "bucket"
     if attack is None and radius < certificates.n_buckets:

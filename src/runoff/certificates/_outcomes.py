@@ -1,4 +1,4 @@
-"""Predictions and radii of all inputs, by the kernels of an election."""
+"""Predictions and radii of all inputs, computed by the kernels of an election."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODES = 200  # of search per input with a spread; enough for the exact cost of a
 
 
 class Outcomes(NamedTuple):
-    """What is proven of each input, and the sizes of the ensemble."""
+    """Predictions and radii of all inputs, and the sizes of the ensemble."""
 
     prediction: NDArray[np.int64]
     radius: NDArray[np.int64]
@@ -32,7 +32,7 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(scores: NDArray[Any] | Iterator[Any], rule: Election, spread: Any, tight: bool) -> Outcomes:
-    """Predict and certify every input of an array, which is checked already, or of an iterator of blocks."""
+    """Predict and certify every input of an array that was checked, or of an iterator of blocks."""
     checked: Spread | None = None
     results: list[NDArray[np.int64]] = []
     done = n_members = n_classes = 0
@@ -52,7 +52,7 @@ def outcomes(scores: NDArray[Any] | Iterator[Any], rule: Election, spread: Any, 
 def _certify_block(
     block: NDArray[Any], start: int, rule: Election, spread: Spread | None, tight: bool, pool: ThreadPoolExecutor
 ) -> NDArray[np.int64]:
-    """Return prediction, runner-up and cost of a block's inputs, divided among threads."""
+    """Return prediction, runner-up and cost of the inputs of a block, divided among threads."""
     out = np.empty((3, len(block)), np.int64)
     if spread is None or spread.one_to_one is not None:
         extra: tuple[Any, ...] = ()

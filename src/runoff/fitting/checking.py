@@ -1,6 +1,6 @@
-"""Checks of X before training: values that members cannot handle, and traces of steps that were fitted in front.
+"""Checks of X before training: values that members cannot handle, and traces of steps fitted on all samples.
 
-What is rejected follows from the estimator and from single samples. What is only warned of may depend on all samples.
+Errors depend only on the estimator and on single samples. Warnings may depend on all samples.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from sklearn.utils import get_tags
 from runoff.errors import FittedInFrontWarning, InputError
 from runoff.samples import Samples
 
-FEWEST = 10  # samples from which traces of fitted steps can be told from chance
-CLOSE = 1e-5  # relative; float32 columns that were scaled are this close to mean 0 and deviation 1
-LOOKED_AT = 16  # columns and rows that are looked at first: nearly always they settle it
-IDLE = 0.5  # share of members that learn nothing, above which `fit` warns
+FEWEST = 10  # minimum of samples to distinguish traces of fitted steps from chance
+CLOSE = 1e-5  # relative; scaled float32 columns are this close to mean 0 and deviation 1
+LOOKED_AT = 16  # columns and rows that are checked first, which almost always suffices
+IDLE = 0.5  # share of members that learn nothing above which `fit` warns
 
 ADVICE = (
     "if it was fitted on all samples, one edit changes every member and no radius holds: put it inside, as in "
@@ -34,7 +34,7 @@ TRY_ALONE = "check that the estimator alone can be fitted on a few of these samp
 
 
 def accepts_nan(estimator: Any) -> bool:
-    """Return whether an estimator handles missing values: by itself, by an imputer inside, or by a function."""
+    """Return whether an estimator handles missing values, directly, by an imputer inside, or by a function."""
     if estimator is None or isinstance(estimator, str):  # "passthrough" and "drop" in pipelines
         return True
     if _fills_gaps(estimator):
@@ -50,7 +50,7 @@ def accepts_nan(estimator: Any) -> bool:
 
 
 def _fills_gaps(estimator: Any) -> bool:
-    """Return whether there is an imputer, or a function that may be one, anywhere in an estimator."""
+    """Return whether an estimator contains an imputer, or a function that may be one, at any depth."""
     inside = estimator.get_params(deep=True).values() if hasattr(estimator, "get_params") else ()
     return any(
         type(part).__name__.endswith("Imputer")
@@ -64,18 +64,18 @@ def missing_values(estimator: Any) -> InputError:
     name = "the default estimator for sparse X" if estimator is None else type(estimator).__name__
     return InputError(
         f"X contains NaN, which {name} does not handle: put an imputer inside, as in "
-        "RunoffClassifier(make_pipeline(SimpleImputer(), LogisticRegression())), so that each member fills gaps by its "
-        "own samples; an imputer fitted in front would let one edit change every member"
+        "RunoffClassifier(make_pipeline(SimpleImputer(), LogisticRegression())), so that each member fills gaps from "
+        "its samples; an imputer fitted in front would let one edit change every member"
     )
 
 
 def refuse(arguments: dict[str, Any]) -> None:
-    """Raise an error for further arguments of `fit`."""
+    """Raise an error for unsupported arguments of `fit`."""
     if "sample_weight" in arguments:
         raise InputError(
             "sample_weight is not supported, since radii count samples and not their weights: repeat a sample for a "
             "larger weight (each copy is one edit), or set class_weight inside the estimator, where each member "
-            "computes it from its own samples"
+            "computes it from its samples"
         )
     if arguments:
         raise TypeError(f"fit() got an unexpected keyword argument {next(iter(arguments))!r}")
@@ -114,7 +114,7 @@ def form_of(X: Any, error: ValueError) -> ValueError:
 
 
 def number_type(dtype: Any) -> None:
-    """Raise InputError unless a setting names a type of numbers for members."""
+    """Raise InputError unless a setting is a valid type of numbers for members."""
     try:
         known = dtype is None or np.dtype(dtype) in (np.dtype(np.float32), np.dtype(np.float64))
     except TypeError:
@@ -172,7 +172,7 @@ def idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: 
 
 
 def warn_of_fitted_steps(samples: Samples, stacklevel: int) -> None:
-    """Warn if X looks as if a step that was fitted on all samples had run in front of the ensemble."""
+    """Warn if X appears to be transformed by a step that was fitted on all samples."""
     if len(samples) < FEWEST or (found := _trace(samples)) is None:
         return
     sign, step = found
@@ -180,7 +180,7 @@ def warn_of_fitted_steps(samples: Samples, stacklevel: int) -> None:
 
 
 def _trace(samples: Samples) -> tuple[str, str] | None:
-    """Return what was seen, and the step that makes it; None if nothing was."""
+    """Return a trace of a fitted step and the name of the step, or None if there is no trace."""
     data: Any = samples.data
     if samples.kind == "sparse":
         return _norms(data)
@@ -197,10 +197,10 @@ def _trace(samples: Samples) -> tuple[str, str] | None:
 
 
 def _columns(data: NDArray[Any]) -> tuple[str, str] | None:
-    """Return what was seen if every column has mean 0 and deviation 1, except constant columns."""
+    """Return a trace if every column, except constant ones, has mean 0 and deviation 1."""
     for part in (data[:, :LOOKED_AT], data):
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of columns without any value
+            warnings.simplefilter("ignore")  # about columns without any value
             means, deviations = (f(part, axis=0, dtype=np.float64) for f in (np.nanmean, np.nanstd))
         varying = ~(deviations < CLOSE)
         if not ((np.abs(means) < CLOSE) & (~varying | (np.abs(deviations - 1) < CLOSE))).all():
@@ -211,7 +211,7 @@ def _columns(data: NDArray[Any]) -> tuple[str, str] | None:
 
 
 def _norms(data: Any) -> tuple[str, str] | None:
-    """Return what was seen if all rows have norm 1, unless they are multiples of whole numbers, such as counts."""
+    """Return a trace if all rows have norm 1, unless they are multiples of whole numbers, such as counts."""
     if data.shape[1] < 2 or data.dtype.kind != "f":
         return None
     for part in (data[:LOOKED_AT], data):
@@ -226,7 +226,7 @@ def _norms(data: Any) -> tuple[str, str] | None:
     sizes = np.where(first == 0, np.inf, np.abs(first)).min(axis=1, keepdims=True)
     parts = np.arange(1, 17)[:, None, None]
     if (np.abs(parts * (first / sizes) - np.round(parts * (first / sizes))) < 1e-3).all(axis=2).any(axis=0).all():
-        return None  # counts of hashed words, or pixels, each row scaled by itself: nothing was fitted
+        return None  # counts of hashed words, or pixels, with each row scaled separately: nothing was fitted
     return "every row of X has norm 1, as TfidfVectorizer makes them", "TfidfVectorizer"
 
 

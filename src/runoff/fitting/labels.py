@@ -1,8 +1,8 @@
 """Labels: the set of possible classes, and the class code of each label in y.
 
 One sample can change the type of the whole label array: an inserted 1.0 turns every integer into a float, and rounds
-those beyond 2**53. So labels are compared one by one, by value, with `classes`, which are fixed beforehand: True, 1 and
-1.0 are one label. Members learn from labels in the type of `classes`, whatever the type of y.
+those beyond 2**53. So labels are compared one by one, by value, with `classes`, which are fixed in advance: True, 1 and
+1.0 are one label. Members are trained on labels with the type of `classes`, whatever the type of y.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def same_classes(a: Labels, b: Labels) -> bool:
 
 
 def _values(labels: Any, array: Labels) -> list[Any]:
-    """Return labels as Python values: those of a list from the list itself, since `array` converts them to one type."""
+    """Return labels as Python values, for a list from the list itself, since `array` converts them to one type."""
     if isinstance(labels, (list, tuple, set, frozenset, range)) and all(np.ndim(label) == 0 for label in labels):
         return [label.item() if isinstance(label, np.generic) else label for label in labels]
     if array.dtype.kind == "f":

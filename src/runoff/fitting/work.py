@@ -1,4 +1,4 @@
-"""The work of fitting members that are scikit-learn estimators, for an executor."""
+"""Fitting of scikit-learn estimators as work for an executor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runoff.samples import Rows, Samples
 
 @dataclass(frozen=True, eq=False)
 class Fitting(Work):
-    """Members to fit: an item is the index of a member."""
+    """Members to fit; an item is the index of a member."""
 
     estimator: MemberEstimator
     samples: Samples = field(repr=False)
@@ -43,7 +43,7 @@ class Fitting(Work):
             yield m, fitted
 
     def kind(self, place: Place) -> dict[str, Any]:
-        """Return what the last bits of estimators depend on here."""
+        """Return the facts that determine the last bits of estimators on this machine."""
         return kind_here(place)
 
     def member(self, item: int) -> int:
@@ -51,7 +51,7 @@ class Fitting(Work):
         return item
 
     def weight(self, item: int) -> float:
-        """Return the number of samples, which stands for the time."""
+        """Return the number of samples, as an estimate of the relative time."""
         return float(max(1, len(self.rows[item])) * self.n_seeds)
 
     def part(self, items: Sequence[int]) -> Fitting:
@@ -62,15 +62,15 @@ class Fitting(Work):
         return replace(self, samples=self.samples.select(rows), labels=self.labels[rows], rows=places)
 
     def measure(self, items: Sequence[int], place: Place) -> float:
-        """Return the seconds that fitting these members takes, by fitting them."""
-        list(self.train(items[:1], place))  # imports, and caches
+        """Return the seconds to fit these members, measured by fitting them."""
+        list(self.train(items[:1], place))  # warms up imports and caches
         started = time.perf_counter()
         list(self.train(items, place))
         return time.perf_counter() - started
 
 
 def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001
-    """Return what the last bits of estimators depend on: versions, and the instructions that libraries choose here."""
+    """Return the facts that determine the last bits of estimators: versions, and instructions that libraries use."""
     import scipy.linalg  # loads its library
     import sklearn
 
@@ -93,11 +93,11 @@ def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001
 
 
 def require_versions(kinds: tuple[dict[str, Any], ...], here: dict[str, Any]) -> None:
-    """Refuse machines whose versions are not those of this one, where the members will be scored and saved."""
+    """Raise an error for machines whose versions differ from those of this one, which scores and saves the members."""
     for kind in kinds:
         for name in ("machine", "numpy", "scipy", "scikit-learn", "runoff"):
             if kind[name] != here[name]:
                 raise DeviceError(
-                    f"the cluster must have the versions that this machine has, got {name} {kind[name]} there and "
-                    f"{here[name]} here: install the same"
+                    f"the cluster must have the versions of this machine, got {name} {kind[name]} there and "
+                    f"{here[name]} here: install the same versions"
                 )

@@ -1,6 +1,6 @@
-"""Planning: what to expect of settings, from the training data alone.
+"""Planning: estimates of certified accuracy for different settings, from the training data only.
 
-`estimates` needs NumPy and numba only, so it is imported at once. What trains members is imported by its users.
+`estimates` needs NumPy and Numba only, so it is imported here. Modules that train members are imported by their users.
 """
 
 from runoff.planning import estimates

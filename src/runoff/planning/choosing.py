@@ -1,4 +1,4 @@
-"""Planning: estimates of certified accuracy by number of partitions and election, from the training data alone."""
+"""Estimates of certified accuracy by number of partitions and election, from the training data only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INPUTS = 1000  # training samples on which certified accuracy is estimated
 
 
 class _Few(Ensemble):
-    """A mixin for ensembles of which only the first members are trained; the others get no samples."""
+    """A mixin for ensembles that train only their first members; the others get no samples."""
 
     n_trained: int
 
@@ -37,7 +37,7 @@ class _Few(Ensemble):
 
 
 def _few(base: Ensemble, settings: dict[str, Any]) -> Any:
-    """Return an unfitted ensemble of the kind of `base` of which only the first members are trained."""
+    """Return an unfitted ensemble of the kind of `base` that trains only its first members."""
     kind = type(f"Few{type(base).__name__}", (_Few, type(base)), {})
     return kind(**settings)
 
@@ -59,40 +59,41 @@ def plan(
 ) -> Plan:
     """Estimate certified accuracy by number of partitions, election and number of edits, without a test set.
 
-    A training sample is held out for every member but those that its bucket reaches. For each number of partitions the
-    members are trained and vote on up to 1,000 training samples, without the members that have seen them. This takes
-    about as long as `fit` for each number of partitions.
+    A training sample is held out for all members but those that its bucket reaches. For each number of partitions, the
+    members are trained and vote on up to 1,000 training samples, without the members that were trained on them. This
+    takes about as long as `fit` for each number of partitions.
 
-    A choice based on the training data is outside the guarantee, which holds for settings fixed beforehand: choose
-    once, on data that you trust, and keep the settings when the data changes. Estimates are slightly too low where the
-    number of edits is close to half the number of partitions, since each sample lacks a member, and too high if samples
-    have near copies in other buckets.
+    The guarantee does not cover a choice based on the training data, since it holds for settings fixed in advance:
+    choose once, on data that you trust, and keep the settings when the data changes. Estimates are slightly too low if
+    the number of edits is close to half the number of partitions, since one member is missing for each sample, and too
+    high if samples have near copies in other buckets.
 
     Parameters
     ----------
     X, y : training samples and labels, as for `RunoffClassifier.fit`
-    estimator : as for `RunoffClassifier`, or a `RunoffClassifier` or `TorchClassifier` whose other settings are to be
-        kept: then its networks or heads are trained, once for each number of partitions, and if it has `checkpoints`,
-        they are kept there in a folder for each number
+    estimator : as for `RunoffClassifier`, or a `RunoffClassifier` or `TorchClassifier` whose other settings are
+        used: its networks or heads are trained for each number of partitions, and if it has `checkpoints`, they are
+        stored there in a folder per number
     budgets : the numbers of edits that you want to withstand
     n_partitions : the numbers of partitions to compare
-    elections : the elections to compare, by the same members' votes; of two classes all elections agree, so that
-        one of them stands for all
-    members : train only this many members for each number of partitions, and extrapolate from their votes: faster, with
-        larger standard errors. Default: all
+    elections : the elections to compare, with the votes of the same members; for two classes all elections agree, so
+        only one of them is used
+    members : train only this many members for each number of partitions, and extrapolate from their votes, which is
+        faster and has larger standard errors. Default: all
     n_jobs, random_state : as for `RunoffClassifier`
     groups : the source of each sample, as for `RunoffClassifier.fit`: then budgets are numbers of sources, and a sample
-        is certified by the members that have seen nothing of its source
-    balanced : estimate the mean over the classes, where a rare class counts as much as a frequent one. Of mails that
-        are 85 % ham, a filter that calls all of them ham gets 85 % right, and 50 % balanced
+        is certified by the members that were not trained on its source
+    balanced : estimate the mean over the classes, in which a rare class counts as much as a frequent one. If 85 % of
+        the mails are ham, a filter that predicts ham for all has an accuracy of 85 %, and of 50 % if balanced
 
-    undefended : also train one model on four fifths of the samples and score it on the others: what an undefended
-        model reaches without an attack. Default: unless `members` asks for a faster plan
+    undefended : also train one model on four fifths of the samples and score it on the others, to estimate the accuracy
+        of an undefended model without an attack. Default: True, unless `members` is given for a faster plan
 
     Returns
     -------
     plan : Plan
-        `print(plan)` shows a table and recommends; `plan.best(budget)` is the recommendation; `plan.to_frame()`
+        `print(plan)` shows a table with recommendations, `plan.best(budget)` returns one, and `plan.to_frame()` the
+        data
 
     Examples
     --------
@@ -128,10 +129,10 @@ def plan(
     fitted: Any = None
     for k in tried:
         if (n := len(array)) < 2 * k:
-            left_out[k] = f"{n:,} samples leave a member less than 2 on average; use at most {n // 2} partitions"
+            left_out[k] = f"{n:,} samples are less than 2 per member on average; use at most {n // 2} partitions"
             continue
         changed: dict[str, Any] = {"n_partitions": k, "classes": classes}
-        if settings.get("checkpoints") is not None:  # not among the networks of the classifier itself
+        if settings.get("checkpoints") is not None:  # separate from the networks of the classifier itself
             changed["checkpoints"] = Path(settings["checkpoints"]) / f"plan-k{k}"
         fitted = _few(base, settings | changed)
         choices += _choices(fitted, X, y, codes, groups, compared, edits, members, balanced)
@@ -221,12 +222,12 @@ def _choices(
 
 
 def _some_rows(codes: NDArray[np.int64], balanced: bool) -> Rows:
-    """Return up to INPUTS training samples at random, in order; if balanced, about equally many of each class."""
+    """Return the sorted rows of up to INPUTS random samples; if balanced, about equally many of each class."""
     order = np.random.default_rng(0).permutation(len(codes))
     if balanced:
         by_class = np.argsort(codes[order], kind="stable")
         in_order = codes[order][by_class]
-        turn = np.empty(len(order), np.int64)  # a sample's turn within its class
+        turn = np.empty(len(order), np.int64)  # rank of a sample within its class
         turn[by_class] = np.arange(len(order)) - np.searchsorted(in_order, in_order)
         order = order[np.argsort(turn, kind="stable")]
     return np.sort(order[:INPUTS])

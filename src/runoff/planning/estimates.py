@@ -1,8 +1,8 @@
-"""Out-of-part estimates: certified accuracy from training samples alone, without a test set.
+"""Out-of-part estimates of certified accuracy from training samples, without a test set.
 
-Every training sample is held out for all members but the few that its bucket reaches. Leaving out the ballots of those
-members gives an honest estimate, to compare recipes, numbers of partitions and elections by. A choice based on it is a
-choice based on the training data, which is outside the guarantee: choose once, on data you trust.
+Every training sample is held out for all members but the few that its bucket reaches. Without the ballots of these
+members, the estimate is honest, and can be used to compare recipes, numbers of partitions and elections. The guarantee
+does not cover a choice based on the training data: choose once, on data that you trust.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class Estimate:
     ----------
     budgets : numbers of edits
     certified : the estimated certified accuracy for each budget
-    errors : the standard errors, from the number of samples alone (`extrapolated`: also of members)
-    members : the mean accuracy of members on samples that they have not seen
+    errors : the standard errors, due to the number of samples (`extrapolated`: also to that of members)
+    members : the mean accuracy of members on samples that they were not trained on
     n_samples : the number of training samples used
-    balanced : whether all but `members` are means over the classes, each of which counts the same
+    balanced : whether all values but `members` are means over the classes with equal weights
     unit : what one edit is, as in `Certificates`
 
     """
@@ -71,8 +71,8 @@ def out_of_part(
 ) -> Estimate:
     """Estimate certified accuracy from the scores of training samples, without the members trained on them.
 
-    The ensemble that is certified for a sample lacks the members that its bucket reaches: one of k with one bucket per
-    member, which makes the estimate slightly too low. Near copies of a sample in other buckets make it too high.
+    A sample is certified without the members that its bucket reaches, one of k with one bucket per member, which makes
+    the estimate slightly too low. Near copies of a sample in other buckets make it too high.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def out_of_part(
     buckets : (n_samples,) their buckets
     budgets : numbers of edits; 0 gives the clean accuracy
     election, spread, bound : as for `certify`
-    balanced : estimate the mean over the classes among `y_true`, each of which counts the same
+    balanced : estimate the mean over the classes in `y_true`, with equal weights
     unit : what one edit is, as for `certify`; by default that of the scores
 
     Examples
@@ -133,7 +133,7 @@ def out_of_part(
 
 
 def _certified(certificates: Certificates, labels: NDArray[Any], edits: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which inputs are predicted correctly with a sufficient radius, (n_inputs, n_budgets)."""
+    """Return a mask of the inputs that are predicted correctly with a sufficient radius, (n_inputs, n_budgets)."""
     certified_accuracy(certificates, labels, edits)  # checks labels and budgets
     correct = certificates.prediction == labels
     return np.asarray(correct[:, None] & (certificates.radius[:, None] >= edits))
@@ -152,7 +152,7 @@ def _means(
 def _without(
     array: NDArray[Any], spread: Spread, bucket_of: NDArray[Any], bucket: int, kept: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[Any], list[NDArray[np.int64]]]:
-    """Return one bucket's samples, their scores by the members that it does not reach, and the spread of those members.
+    """Return the samples of a bucket, their scores by the members that it does not reach, and the spread of these.
 
     The bucket stays in the spread without members, so that radii are capped as before.
     """
@@ -175,8 +175,8 @@ def extrapolated(
 ) -> Estimate:
     """Estimate the certified accuracy of `n_members` from the scores of the first few of them, one bucket per member.
 
-    The ballots of the few are repeated, each about equally often, until there are `n_members` - 1. The standard errors
-    are those of the samples and of the members, the latter by leaving out a fifth of the members at a time.
+    The ballots of these members are repeated about equally often, up to `n_members` - 1 ballots. The standard errors
+    combine those of the samples and of the members, the latter estimated by omitting a fifth of the members at a time.
     """
     array, labels, bucket_of = checked_scores(scores), np.asarray(y_true), np.asarray(buckets)
     n, few, n_classes = array.shape

@@ -1,4 +1,4 @@
-"""A plan: estimates of certified accuracy for each choice of a number of partitions and an election."""
+"""Plans: estimates of certified accuracy for each choice of a number of partitions and an election."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A number of partitions with an election, and what to expect of it.
+    """A number of partitions and an election, with an estimate of certified accuracy.
 
     Attributes
     ----------
     n_partitions, election : settings for `RunoffClassifier`
     samples_per_member : the mean number of training samples of a member
-    largest_radius : the radius of an input on which all members agree, whatever the tie rule
+    largest_radius : the radius of an input on which all members agree, for the less favourable tie
     estimate : the `Estimate` of certified accuracy by number of edits, with standard errors
     balance : a sentence on how evenly the samples are divided among members, and among sources
     unit : what one edit is, as in `Certificates`
@@ -69,10 +69,10 @@ class Plan(Sequence[Choice]):
     Attributes
     ----------
     choices : a `Choice` for each number of partitions and election
-    left_out : why other numbers of partitions were not tried
+    left_out : the reason for each number of partitions that was not tried
     undefended : the accuracy of one undefended model without an attack, and its standard error; NaN if unknown
-    constant : the accuracy of always predicting the most frequent class, which no edit of samples changes by much
-    two_classes : whether there are two classes, of which all elections elect the same one
+    constant : the accuracy of always predicting the most frequent class, which few edits hardly change
+    two_classes : whether there are two classes, so that all elections have the same winner
 
     """
 
@@ -98,8 +98,8 @@ class Plan(Sequence[Choice]):
     def best(self, budget: int) -> Choice:
         """Return the choice with the largest estimate for a number of edits.
 
-        Of equal ones, that with fewer partitions, and the default election. Choices of which most members learn nothing
-        are not among them: their votes are fixed rules, and large radii mean little.
+        Ties go to fewer partitions, then to the default election. Choices for which most members learn nothing
+        are excluded: their votes follow a fixed rule, and large radii mean little.
         """
 
         def merit(choice: Choice) -> tuple[float, int, bool]:

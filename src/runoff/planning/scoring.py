@@ -13,8 +13,8 @@ from runoff.errors import InputError
 class certified_scorer:  # noqa: N801
     """A scorer for `cross_val_score`, `GridSearchCV` and `cross_validate`: certified accuracy for a number of edits.
 
-    The estimator must be a classifier with `certify`, with its `classes` fixed: a pipeline around it has none. A choice
-    by this score is a choice based on the training data, which is outside the guarantee: see `plan`.
+    The estimator must be a classifier with `certify` and with fixed `classes`; a pipeline around it has no `certify`. A
+    choice by this score is based on the training data, so the guarantee does not cover it: see `plan`.
 
     Examples
     --------
