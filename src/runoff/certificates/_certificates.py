@@ -84,7 +84,7 @@ class Certificates:
         return "" if unit.name == "samples" else f" {unit.noun}s{f'; {unit.limits}' if unit.limits else ''}"
 
     def named(self, classes: ArrayLike | None, fingerprint: str | None = None) -> Certificates:
-        """Return the same certificates with labels instead of class indices: one per class, in the order of the scores."""
+        """Return the same certificates with labels instead of class indices; `classes` has one per class, in order."""
         if classes is None:
             return self
         classes = np.asarray(classes)
