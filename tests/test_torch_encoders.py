@@ -253,7 +253,7 @@ def test_another_encoder_is_noticed(trained, weights):
         assert result.exit_code == 0
         assert "has another SHA-256 than the one that the run was trained with" in result.output
         file.unlink()
-        assert "cannot be scored or trained here" in run("verify", folder / "run", "--device", "cpu").output
+        assert "cannot be scored or trained on this machine" in run("verify", folder / "run", "--device", "cpu").output
     finally:
         file.write_bytes(before)
 

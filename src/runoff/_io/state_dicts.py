@@ -215,7 +215,7 @@ def _storage(described: Any) -> _Storage:
 
 
 def _result(called: Any, arguments: Any) -> Any:
-    """Return what calling a known name with known arguments would give."""
+    """Return the equivalent of calling a known name with known arguments, without a call."""
     match called, arguments:
         case _Name(name), () if name == ORDERED:
             return {}

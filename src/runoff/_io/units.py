@@ -10,7 +10,7 @@ from runoff.errors import InputError
 
 @dataclass(frozen=True)
 class Unit:
-    """What a radius counts. `name` is the value of `certificates.unit`."""
+    """The unit that a radius counts; `name` is the value of `certificates.unit`."""
 
     name: str
     noun: str  # of one edit

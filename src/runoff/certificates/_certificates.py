@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.certificates._accuracy import certified_accuracy
 from runoff.certificates._one_input import ballots_of, description, explanation, find_attack, position_of
@@ -74,7 +75,7 @@ class Certificates:
 
     def __repr__(self) -> str:
         return (
-            f"<Certificates of {len(self)} inputs: {self.election.name} of {self.n_members} members, "
+            f"<Certificates of {count(len(self), 'input')}: {self.election.name} of {count(self.n_members, 'member')}, "
             f"{self.bound} bound, median radius {np.median(self.radius) if len(self) else 0:g}{self._unit_words()}>"
         )
 

@@ -130,7 +130,7 @@ def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | Non
         except (RunoffError, OSError) as error:
             if data is not None:
                 raise InputError(f"{data} cannot be read as a dataset: {error}") from error
-            return None, f"the dataset cannot be read here ({error})"
+            return None, f"the dataset cannot be read ({error})"
         return loaded[0], ""
 
     def trainer() -> tuple[Any, str]:
@@ -141,7 +141,7 @@ def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | Non
 
             return RunTrainer(_manifest(path), loaded[0].x_train.shape[1:], device), ""
         except (RunoffError, OSError) as error:
-            return None, f"the networks cannot be scored or trained here ({error})"
+            return None, f"the networks cannot be scored or trained on this machine ({error})"
 
     with locked(path, reading=True):
         return verifier.run(path, dataset, trainer=trainer, **options)
@@ -202,7 +202,7 @@ def _classifier(
 
             return members_of(path, str(verifier.kind_of(path)), trusted, device), ""
         except (RunoffError, OSError) as error:
-            return None, f"the members cannot be loaded here ({error})"
+            return None, f"the members cannot be loaded ({error})"
 
     options |= {"groups": groups, "inputs": inputs}
     return verifier.classifier(path, X, y, members=members, why_no_data=why, **options)

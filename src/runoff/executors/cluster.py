@@ -90,7 +90,7 @@ class Ray(Executor):
 
     @property
     def place(self) -> Place:
-        """What one task may use."""
+        """The resources that one task may use."""
         return Place(self.cpus, self.gpus > 0)
 
     def storage_for(self, default: str | None) -> Storage | None:

@@ -49,7 +49,7 @@ class Joblib(Executor):
 
 
 def each_by_itself(work: Work, items: Sequence[Item], n_jobs: int | None) -> Generator[tuple[Item, Any]]:
-    """Train each item in a call of its own, `n_jobs` at a time, and yield each result when it is finished.
+    """Train each item in a separate call, `n_jobs` at a time, and yield each result when it is finished.
 
     Closing the generator stops the calls that have not started.
     """

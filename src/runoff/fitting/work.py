@@ -98,6 +98,6 @@ def require_versions(kinds: tuple[dict[str, Any], ...], here: dict[str, Any]) ->
         for name in ("machine", "numpy", "scipy", "scikit-learn", "runoff"):
             if kind[name] != here[name]:
                 raise DeviceError(
-                    f"the cluster must have the versions of this machine, got {name} {kind[name]} there and "
-                    f"{here[name]} here: install the same versions"
+                    f"the cluster must have the versions of this machine, got {name} {kind[name]} instead of "
+                    f"{here[name]}: install the same versions"
                 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.ballots import points
 from runoff.elections import get
@@ -71,7 +72,7 @@ def draw(source: Source, bound: str = "tight", i: int | None = None) -> Figure:
 
 def _caption(source: Source, i: int, plurality: Certificates, runoff: Certificates) -> str:
     n_members = source.ballots.shape[1]
-    lines = [f"input {i}, of class {_short(source.classes[source.labels[i]], 24)}; {n_members} members"]
+    lines = [f"input {i}, of class {_short(source.classes[source.labels[i]], 24)}; {count(n_members, 'member')}"]
     for certificates in (plurality, runoff):
         title = method_name(source.d, source.n_seeds, certificates.election.name)
         attack, radius = certificates.attack(i), int(certificates.radius[i])

@@ -26,7 +26,7 @@ def method(source: Source, election: Election) -> str:
     n_members = source.ballots.shape[1]
     each = "one bucket per member" if source.d == 1 else f"{source.d} members per bucket"
     networks = f", {source.n_seeds} models per member" if source.n_seeds > 1 else ""
-    return f"{election.label} of {n_members:,} members, {each}{networks}"
+    return f"{election.label} of {count(n_members, 'member')}, {each}{networks}"
 
 
 def sampled(n_displayed: int, n_inputs: int, runs: Sequence[str]) -> str:

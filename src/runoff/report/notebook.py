@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.certificates import Certificates
 
@@ -32,7 +33,7 @@ def to_html(certificates: Certificates) -> str:
         for i in range(min(n, ROWS))
     )
     title = (
-        f"{n:,} inputs, {certificates.n_members:,} members, {certificates.n_classes:,} classes: "
+        f"{count(n, 'input')}, {count(certificates.n_members, 'member')}, {certificates.n_classes:,} classes: "
         f"{certificates.election.name}, {certificates.bound} bound, median radius {np.median(certificates.radius):g}"
     )
     unit = unit_of(certificates.unit)

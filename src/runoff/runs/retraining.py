@@ -32,14 +32,15 @@ class RunTrainer:
         self.recorded = manifest.get("trained_by")
 
     def unlike(self) -> str | None:
-        """Return why retraining would give different networks here, or None."""
+        """Return the reason why retraining on this machine would give different networks, or None."""
         if not isinstance(self.recorded, dict):
             return "the run does not record what it was trained with"
         for name, value in self.recorded.items():
             if self.here.get(name) != value:
                 if name == "code":
                     return "the run was trained with another version of the code"
-                return f"the run was trained with {name} {value!s:.80}, here it is {self.here.get(name)!s:.80}"
+                here = self.here.get(name)
+                return f"the run was trained with {name} {value!s:.80}, but this machine has {here!s:.80}"
         return None
 
     def scores(self, tensors: dict[str, Tensor], inputs: NDArray[Any]) -> NDArray[Any]:
@@ -104,14 +105,15 @@ class _Loaded:
         self.manifest = json.loads((path / "manifest.json").read_bytes())
 
     def unlike(self) -> str | None:
-        """Return why retraining would give different members here, or None."""
+        """Return the reason why retraining on this machine would give different members, or None."""
         recorded = self.manifest.get("versions")
         if not isinstance(recorded, dict):
             return "the classifier does not record what it was trained with"
         here = self._versions()
         for name, value in recorded.items():
             if here.get(name) != value:
-                return f"the classifier was trained with {name} {value!s:.80}, here it is {here.get(name)!s:.80}"
+                now = here.get(name)
+                return f"the classifier was trained with {name} {value!s:.80}, but this machine has {now!s:.80}"
         return None
 
     def _versions(self) -> dict[str, str]:
@@ -206,7 +208,7 @@ class NetworkMembers(_Loaded):
     """Members that are networks."""
 
     def unlike(self) -> str | None:
-        """Return why retraining would give different networks here, or None."""
+        """Return the reason why retraining on this machine would give different networks, or None."""
         try:  # only training needs the initial weights
             self.classifier.restore_first_weights()
         except ValueError as error:

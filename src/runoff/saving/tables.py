@@ -52,7 +52,7 @@ def samples(
     groups = None if group_column is None else [None if value == "" else value for value in table.pop(group_column)]
     if not table:
         raise InputError(
-            f"{path} must have columns beside the label{'' if groups is None else ' and the group'}, got none"
+            f"{path} must have other columns than the label{'' if groups is None else ' and the group'}, got none"
         )
     as_read = path.suffix.lower() != ".csv"
     cells = {name: values if as_read else [_cell(text) for text in values] for name, values in table.items()}

@@ -18,7 +18,7 @@ class Members(Protocol):
     """Interface to scoring and training code of the caller, of which this package has none."""
 
     def unlike(self) -> str | None:
-        """Return why results on this machine would differ from the recorded ones, or None if they must be equal."""
+        """Return the reason why results on this machine would differ from the recorded ones, or None."""
 
     def scores(self, inputs: Any) -> NDArray[Any]:
         """Return the scores of the members, (n_inputs, n_members, n_classes)."""

@@ -21,7 +21,7 @@ class Trainer(Protocol):
     """Interface to training and scoring code of the caller, of which this package has none."""
 
     def unlike(self) -> str | None:
-        """Return why results on this machine would differ from the recorded ones, or None if they must be equal."""
+        """Return the reason why results on this machine would differ from the recorded ones, or None."""
 
     def scores(self, tensors: dict[str, Tensor], inputs: NDArray[Any]) -> NDArray[Any]:
         """Return the scores of a network for inputs."""
