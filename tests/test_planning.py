@@ -81,7 +81,7 @@ def test_a_plan_is_a_table(plan):
 
 def test_what_cannot_be_planned():
     with pytest.raises(
-        ValueError, match=r"got none: n_partitions=5000: 200 samples leave .* use at most 100 partitions"
+        ValueError, match=r"got none: n_partitions=5000: 200 samples are .* use at most 100 partitions"
     ):
         runoff.plan(X[:200], Y[:200], n_partitions=[5000])
     with pytest.raises(ValueError, match="budgets must be non-negative integers, got -1"):
