@@ -80,9 +80,7 @@ def test_a_plan_is_a_table(plan):
 
 
 def test_what_cannot_be_planned():
-    with pytest.raises(
-        ValueError, match=r"got none: n_partitions=5000: 200 samples are .* use at most 100 partitions"
-    ):
+    with pytest.raises(ValueError, match=r"got none: n_partitions=5000: 200 samples are .* use at most 100 partitions"):
         runoff.plan(X[:200], Y[:200], n_partitions=[5000])
     with pytest.raises(ValueError, match="budgets must be non-negative integers, got -1"):
         runoff.plan(X, Y, budgets=-1)
