@@ -39,9 +39,9 @@ def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[st
 
 def register(network: str) -> None:
     """Register a network from a user's file under the name that runs record."""
-    from runoff.torch import own
+    from runoff.torch import custom
 
-    own.registered(network)
+    custom.register(network)
 
 
 def dataset_of(run: Run, data_dir: Path | None) -> Dataset:

@@ -142,9 +142,9 @@ def train(
     from runoff import recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
-    from runoff.torch import own, starting
+    from runoff.torch import custom, starting
 
-    network = own.registered(network)
+    network = custom.register(network)
     data = load_dataset(dataset, options.data_dir, classes)
     if not data.classes_fixed:
         raise RunError(

@@ -89,10 +89,10 @@ def collect(
         included = [opened] if g == 0 and opened is not None else []
         data["samples"].append(_sample.sample(shared, pairs, sample, most_bytes, included))
         for s in group:
-            own = [(m, certificates) for m, index, certificates in pairs if index == s]
+            by_method = [(m, certificates) for m, index, certificates in pairs if index == s]
             about[s]["sample"], about[s]["undefended"] = g, models[s]
-            about[s]["guarantee"] = _words.guarantee(about[s], [methods[m] for m, _ in own], chosen)
-            about[s]["headline"] = next((m for m, c in own if c.election.name == DEFAULT), own[-1][0])
+            about[s]["guarantee"] = _words.guarantee(about[s], [methods[m] for m, _ in by_method], chosen)
+            about[s]["headline"] = next((m for m, c in by_method if c.election.name == DEFAULT), by_method[-1][0])
             about[s]["middle"] = _words.middle_of(methods[about[s]["headline"]], chosen)
             if collective is not None:
                 progress(f"{sources[s].name}: bounding what one attack on all inputs flips")
@@ -102,10 +102,10 @@ def collect(
                 about[s]["guarantee"].append(_words.collective(about[s], methods[headline], budget, left))
             if to is not None:
                 progress(f"{sources[s].name}: computing radii towards {to}")
-                radii = [(methods[m]["label"], certificates.radius_to(to)) for m, certificates in own]
+                radii = [(methods[m]["label"], certificates.radius_to(to)) for m, certificates in by_method]
                 others = sources[s].labels != sources[s].classes.index(to)
                 about[s]["target"] = _words.target(about[s], to, others, radii, chosen)
-            about[s]["paper"] = _words.paper_note(sources[s], [methods[m] for m, _ in own])
+            about[s]["paper"] = _words.paper_note(sources[s], [methods[m] for m, _ in by_method])
     return data
 
 

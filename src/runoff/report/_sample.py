@@ -47,8 +47,8 @@ def sample(
     The inputs are chosen by the first run; those in `included` are always among them.
     """
     first, source = next(iter(sources.items()))
-    own = [(certificates.election.name, certificates) for _, s, certificates in methods if s == first]
-    certificates = next((c for name, c in own if name == DEFAULT), own[-1][1])
+    by_election = [(certificates.election.name, certificates) for _, s, certificates in methods if s == first]
+    certificates = next((c for name, c in by_election if name == DEFAULT), by_election[-1][1])
     known: dict[int, dict[str, Any]] = {}
     while True:
         chosen = sorted({*rows(source, certificates, size).tolist(), *included})

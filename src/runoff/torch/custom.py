@@ -17,7 +17,7 @@ from runoff.torch.networks import NETWORKS
 EXPECTED = "FILE.py:FUNCTION, where FUNCTION(shape, n_classes) returns a torch.nn.Module"
 
 
-def registered(network: str) -> str:
+def register(network: str) -> str:
     """Return the name of a network, after importing and registering FILE.py:FUNCTION."""
     if network in NAMES:
         return network
