@@ -105,7 +105,9 @@ def test_what_cannot_be_continued_is_refused(tiny, tmp_path):  # noqa: ARG001
     assert "trials need the networks one by one" in refused("--table", "T6", "--trials", 2)
     assert "leave out --weights and --retrain" in refused("--table", "T2", "--weights")
     reproduced(tmp_path, "--table", "T2", *carry)
-    assert "holds sums over 3 networks per member, of which 2 cannot be taken out" in refused("--table", "T2", "--d", 2)
+    assert "contains sums over 3 networks per member, from which those of 2 cannot be extracted" in refused(
+        "--table", "T2", "--d", 2
+    )
     assert "is of another run, whose settings differ" in refused("--table", "T2", "--recipe", "strong-digits")
     file = tmp_path / "carry" / "cifar10-k4-d1.npz"
     data = file.read_bytes()

@@ -272,7 +272,7 @@ class Need(NamedTuple):
 
 
 def added(needs: Sequence[Need]) -> Need:
-    """Return the sum of needs, which must also be met and bounds what the same members achieve for all of them."""
+    """Return the sum of needs, which must also be met, and which accounts for needs that compete for members."""
     by_vote: dict[int, int] = {}
     by_pair: dict[tuple[int, int], int] = {}
     for need in needs:

@@ -36,7 +36,7 @@ class _Overtaking(Threat):
 
 
 class Overtaking:
-    """All threats that class t wins the election of one input."""
+    """All threats by which class t can win the election of one input."""
 
     def __init__(self, ballots: Ballots, t: int) -> None:
         self.ballots, self.t = ballots, t
@@ -135,7 +135,7 @@ class Overtaking:
         return PROVEN, budget, None
 
     def _spare(self, members: Members) -> NDArray[np.int64]:
-        """Return the number of taken members that may rank u above b, for all u and b; negative if none."""
+        """Return the number of taken members that may rank u above b, for all u and b; below 0 if it is impossible."""
         left = self.duels - self.above[members].sum(axis=0)
         best = min(int(left[self.t, a]) for a in self.others) + len(members)
         spare: NDArray[np.int64] = best - (self.t > np.arange(self.n_classes))[:, None] - left

@@ -1,8 +1,8 @@
-"""Carried scores: of each member, the sum over its networks, small enough to be taken from machine to machine.
+"""Carried scores: the sum over the networks of each member, in a file that is small enough to copy between machines.
 
-A row of the paper needs up to thousands of networks, whose scores fill gigabytes. Its ballots need only the mean score
-of each member. That mean is stored in half precision, with the seeds that it covers: k x inputs x classes x 2 bytes,
-which are 10 MB for CIFAR-10 with k = 50. Training continues with the other seeds wherever the file is.
+A row of the paper needs up to thousands of networks, whose scores take gigabytes. Its ballots only need the mean score
+of each member. The mean is stored in half precision, with the seeds that it covers: k x inputs x classes x 2 bytes,
+which is 10 MB for CIFAR-10 with k = 50. On any machine with the file, training resumes with the remaining seeds.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from runoff.torch.training.results import Trained
 
 FORMAT = "runoff carried scores 1"
-INTERVAL = 60.0  # seconds between writes: what a kill loses
+INTERVAL = 60.0  # seconds between writes, the maximum that an interruption loses
 MOST = float(np.finfo(np.float16).max)
 
 
 class Passing:
-    """A store that keeps no network: it hands each finished one on."""
+    """A store that passes finished networks on without keeping them."""
 
     weights, half, arriving = False, False, None
 
     def has(self, job: Job, identity: str, inputs: str | None) -> bool:  # noqa: ARG002
-        """Return whether the network is stored: never."""
+        """Return False, since no network is stored."""
         return False
 
     def get(self, job: Job, identity: str, inputs: str | None) -> Trained | None:  # noqa: ARG002
-        """Return a stored network: there is none."""
+        """Return None, since no network is stored."""
         return None
 
     def put(self, trained: Trained, identity: str) -> Trained:  # noqa: ARG002
@@ -54,23 +54,23 @@ class Passing:
         return trained
 
     def accept(self, job: Job, data: bytes, identity: str) -> Trained:
-        """Return a network that was trained elsewhere, from the content of its file."""
+        """Return a network that another process trained, from the content of its file."""
         return decoded(job, data, identity)
 
     def keep_only(self, identities: set[str]) -> None:
-        """Delete nothing."""
+        """Do nothing, since no network is stored."""
 
 
 class Carried:
-    """The summed scores of each member's networks, and which seeds they cover.
+    """The summed scores of the networks of each member, and the seeds that they cover.
 
     Attributes
     ----------
     seeds : (n_members, n_seeds), whether a network was trained
-    used : (n_members,), how many networks are in the sum: those that can be used
+    used : (n_members,), the number of networks in the sum, which excludes those that cannot be used
     sums : (n_members, n_inputs, n_classes)
-    seconds : of training, over all machines
-    trained_with : what trained the networks, one entry per kind of machine and version
+    seconds : the training time on all machines
+    trained_with : the device and versions of the networks, one entry per kind of machine and version
 
     """
 
@@ -84,7 +84,7 @@ class Carried:
 
     @classmethod
     def open(cls, path: Path, settings: Settings, work: Work) -> Carried:
-        """Return the carried scores of a run, or none if there is no file; refuse those of other settings or inputs."""
+        """Return the carried scores of a run, empty if there is no file; scores of another run are an error."""
         shape = len(work.rows), len(work.inputs), work.n_classes
         about = {"format": FORMAT, "settings": settings.to_dict(), "inputs": array_digest(work.inputs)}
         carried = cls(path, json.loads(json.dumps(about)), shape)
@@ -98,26 +98,27 @@ class Carried:
         return [job for job in jobs if job.seed >= n_seeds or not self.seeds[job.key]]
 
     def add(self, trained: Trained) -> None:
-        """Add a network's scores to those of its member."""
+        """Add the scores of a network to the sum of its member."""
         m, s = trained.member, trained.seed
         if s >= self.seeds.shape[1]:
             self.seeds = np.pad(self.seeds, ((0, 0), (0, s + 1 - self.seeds.shape[1])))
         if self.seeds[m, s]:
-            raise RunError(f"network {s} of member {m} is in {self.path} already")
+            raise RunError(f"network {s} of member {m} is already in {self.path}")
         self.seeds[m, s] = True
         if trained.refused is None and trained.scores is not None:
             self.sums[m] += trained.scores
             self.used[m] += 1
 
     def ballots(self, work: Work, n_seeds: int) -> NDArray[Any]:
-        """Return the members' ballots, (n_inputs, n_members, n_classes), from the first `n_seeds` networks of each."""
+        """Return the ballots of the members, (n_inputs, n_members, n_classes), from `n_seeds` networks per member."""
         if self.seeds[:, n_seeds:].any():
             raise RunError(
-                f"{self.path} holds sums over {self.seeds.shape[1]} networks per member, of which {n_seeds} cannot be "
-                "taken out: give another folder with --carry"
+                f"{self.path} contains sums over {self.seeds.shape[1]} networks per member, from which those of "
+                f"{n_seeds} cannot be extracted: give another folder with --carry"
             )
         if missing := self.missing(work.pipeline.jobs):
-            raise RunError(f"{self.path} lacks networks, of member {missing[0].member} for example: continue training")
+            member, seed = missing[0].key
+            raise RunError(f"{self.path} has no network of member {member} with seed {seed}: continue training")
         ranked = []
         for m, rows in enumerate(work.rows):
             shares = class_shares(work.labels[rows], work.n_classes)
@@ -126,7 +127,7 @@ class Carried:
         return np.stack(ranked, axis=1)
 
     def write(self) -> None:
-        """Write the file whole: means in half precision, of members with networks only."""
+        """Write the file atomically, with means in half precision for members that have networks."""
         some = np.flatnonzero(self.used)
         means = np.clip(self.sums[some] / self.used[some, None, None], -MOST, MOST)
         arrays: dict[str, Any] = {
@@ -181,7 +182,7 @@ def count(path: Path) -> int:
 
 
 def train(carried: Carried, work: Work, progress: bool | None = None) -> None:
-    """Train the networks that are missing, and write the file now and then, at the end, and if training fails."""
+    """Train the missing networks, and write the file periodically, at the end, and if training fails."""
     missing = carried.missing(work.pipeline.jobs)
     if not missing:
         return
