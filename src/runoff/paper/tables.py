@@ -14,7 +14,7 @@ RECIPES = {"cifar10": "paper", "mnist": "paper-no-flip", "gtsrb": "paper-no-flip
 
 
 def recipe_for(dataset: str, recipe: str | None) -> str:
-    """Return the recipe for a dataset, by default that of the paper; without flips for datasets that are not flipped."""
+    """Return the recipe for a dataset, by default that of the paper; without flips if the dataset has none."""
     chosen = recipe or RECIPES[dataset]
     unflipped = f"{chosen}-no-flip"
     return unflipped if RECIPES[dataset].endswith("-no-flip") and unflipped in PAPERS else chosen
