@@ -97,7 +97,7 @@ def test_update_of_copies_removes_one_each():
     twice = np.concatenate([X, X[:1]]), np.append(Y, Y[0])
     fitted = small().fit(*twice).update(remove=(X[:1], Y[:1]))
     assert changed(fitted, small().fit(X, Y)) == []
-    with pytest.raises(ValueError, match=r"sample 1 \(label 0\) is not one of them, or not that often: nothing was"):
+    with pytest.raises(ValueError, match=r"sample 1 \(label 0\) is not one of them, or occurs less often: nothing was"):
         fitted.update(remove=(X[[0, 0]], Y[[0, 0]]))
     assert changed(fitted, small().fit(X, Y)) == []
     with pytest.raises(ValueError, match="update must leave at least one training sample"):

@@ -316,7 +316,7 @@ def test_the_same_content_may_come_from_two_sources():
     assert changed(both, fitted(X[~own], Y[~own], GROUPS[~own])) == reached(BASE, "sender 4", twin)
     both.update(remove=(X[own], Y[own], [twin] * own.sum()))
     assert changed(BASE, both) == []
-    with pytest.raises(InputError, match="is not one of them, or not that often"):
+    with pytest.raises(InputError, match="is not one of them, or occurs less often"):
         both.update(remove=(X[own], Y[own], [twin] * own.sum()))
 
 

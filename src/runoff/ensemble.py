@@ -1,4 +1,4 @@
-"""Ensemble: the base class of classifiers with certified predictions."""
+"""Base class of ensembles with certified predictions."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Hash the samples into buckets and train every member on its buckets.
 
         `groups` names the source of each sample, by a string or a whole number: the sender, annotator or client that it
-        comes from. Then the source alone decides the bucket, and one edit is one source: everything that it
-        contributes, any number of samples. A new source is one edit; a sample that moves between sources is two.
+        comes from. Then buckets depend on sources only, and one edit is one source, with any number of samples. A new
+        source is one edit; moving a sample between sources is two edits.
         """
         checking.refuse(unsupported)
         self._check_settings()
@@ -80,7 +80,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # `update` keeps these classes, even if the setting changes in between.
         self._fixed_classes = None if self.classes is None else labels.sorted_classes(self.classes)
         X, y = self._checked(X, y, reset=True)
-        if self.threat == "samples":  # where samples are trusted, a step may learn from all of them
+        if self.threat == "samples":  # if samples are trusted, a step may be fitted on all of them
             checking.warn_of_fitted_steps(X, stacklevel=3)
         self._seed = seed_of(self.random_state)
         key = hashing.derived_key(self._seed) if self.hash_key is None else hashing.Key(self.hash_key)
@@ -106,7 +106,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings.warn(idle, stacklevel=3)
 
     def _find_encoder(self) -> Encoder | None:
-        """Return the encoder that members see samples through, or None."""
+        """Return the encoder that is applied to samples before members, or None."""
         if self.encoder is None:
             return None
         from runoff import encoders
@@ -114,9 +114,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return encoders.get(self.encoder)
 
     def features_of(self, inputs: Samples, digests: hashing.Digests | None = None) -> Samples:
-        """Return samples as members see them: after the encoder or the shared transformer, if there is one.
+        """Return samples in the form for members, after the encoder or the shared transformer, if there is one.
 
-        With digests, each content is transformed once, in an order that depends on the set alone.
+        With digests, each content is transformed once, in an order that depends on the set only.
         """
         numbers = np.dtype(getattr(self, "dtype", None) or np.float64)
         if self.encoder_ is not None:
@@ -129,26 +129,26 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.shared_.transform(inputs.select(rows)).select(ranks).with_numbers(numbers)
 
     def _prepare(self) -> None:
-        """Set what all members share: chosen by `fit`, kept by `update`."""
+        """Set attributes that all members share, which `fit` chooses and `update` keeps."""
 
     @abstractmethod
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Any]:
-        """Train these members. `rows` are the training rows of each member, by content; `codes` index `classes_`."""
+        """Train these members; `rows` are the rows of each member, sorted by content, and `codes` index `classes_`."""
 
     @abstractmethod
     def _scored(self, inputs: Samples) -> NDArray[np.floating[Any]]:
-        """Return the members' scores, (n_inputs, n_members, n_classes)."""
+        """Return the scores of the members, (n_inputs, n_members, n_classes)."""
 
     def training_samples(self) -> Hashed:
         """Return the training samples with their labels, digests, sources and buckets."""
         return Hashed(self._samples, self._labels, self._digests, self._sources, self._buckets)
 
     def training_votes(self, rows: Rows) -> tuple[Ballots, NDArray[np.int64]]:
-        """Return the members' ballots on some training samples, and the buckets of these samples."""
+        """Return the ballots of the members for training samples, and the buckets of these samples."""
         return self._ranked(self._features.select(rows)), self._buckets[rows]
 
     def _ranked(self, inputs: Samples) -> Ballots:
-        """Return the members' ballots, (n_inputs, n_members, n_classes)."""
+        """Return the ballots of the members, (n_inputs, n_members, n_classes)."""
         return points(self._scored(inputs))
 
     def _train_members(self, which: Sequence[int], stacklevel: int = 4) -> None:
@@ -169,14 +169,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return any(member.fitted for member in self.members_)
 
     def scores(self, X: Any) -> Scores:
-        """Return the members' scores with the members' spread, ready for `runoff.certify`."""
+        """Return the scores of the members with their spread, for `runoff.certify`."""
         check_is_fitted(self)
         values = self._scored(self.features_of(self.samples_of(X)))
         partition, classes_fixed = self.partition_, self._fixed_classes is not None
         return Scores(values, partition.spread, partition.fingerprint, classes_fixed, partition.unit)
 
     def balance(self) -> str:
-        """Return a sentence on how evenly the samples are divided among members, and among sources."""
+        """Return a sentence on how evenly samples are divided among members, and among sources."""
         check_is_fitted(self)
         return self.partition_.balance(self.member_sizes_, self._source_sizes, self._n_single_class)
 
@@ -193,11 +193,11 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._elect(X, bound="paper" if get(self.election).in_paper else self.bound).prediction
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return each class's share of the members' first choices: for thresholds and rankings, and not certified.
+        """Return the share of each class among the first choices of members, for thresholds and rankings.
 
-        As in scikit-learn: (n_samples, n_classes), or, of two classes, the share of the second less that of the first,
-        (n_samples,). Where the election elects another class than the one with the most first choices, its share is
-        raised just above, so that the largest belongs to the prediction. Radii say nothing about these numbers.
+        The shape is that of scikit-learn: (n_samples, n_classes), or, for two classes, (n_samples,) with the share of
+        the second minus that of the first. If the election does not elect the class with the most first choices, the
+        share of the prediction is raised just above the largest. These numbers are not certified.
         """
         check_is_fitted(self)
         inputs = self.samples_of(X)
@@ -215,12 +215,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def certify(self, X: Any) -> Certificates:
         """Return predictions with their proven radii: `.prediction` and `.runner_up` are labels.
 
-        With at most `radius[i]` training samples inserted, deleted or relabelled, the classifier fitted on the edited
-        samples, with the same settings, still predicts `prediction[i]`. The seed that was drawn is one of them where
-        `random_state` is not a number. If it was fitted with `groups`, the radius counts sources instead, whatever they
-        contribute; with `threat="labels"` it counts changed labels, and inserted or deleted samples are not covered.
-        `.unit` says what is counted.
-        """
+                With at most `radius[i]` training samples inserted, deleted or relabelled, the classifier fitted on the edited
+                        samples, with the same settings, still predicts `prediction[i]`. The seed that was drawn is one of them where
+                `random_state` is not a number. If it was fitted with `groups`, the radius counts sources instead, whatever they
+                contribute; with `threat="labels"` it counts changed labels, and inserted or deleted samples are not covered.
+                `.unit` is the unit of the radius.
+                """
         check_is_fitted(self)
         if self._fixed_classes is None:
             raise InputError(f"{LABELS_NOT_FIXED} (y holds {self.classes_.tolist()!r:.100})")
@@ -243,16 +243,16 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return certificates.named(self.classes_, partition.fingerprint)
 
     def fit_undefended(self, X: Any = None, y: Any = None) -> Self:
-        """Return one model of the same kind as the members, trained on all samples at once: the undefended baseline.
+        """Return one model of the same kind as the members, trained on all samples, as the undefended baseline.
 
-        By default it learns from the training samples of this ensemble; a loaded ensemble has none, so pass X and y. It
-        is an ensemble with a single member, so `predict` and `score` work as usual, and its radii are 0.
+        By default it is trained on the training samples of this ensemble; a loaded ensemble has none, so pass X and y.
+        It is an ensemble with a single member, so `predict` and `score` work as usual, and its radii are 0.
         """
         check_is_fitted(self)
         if X is None and self._samples is None:
             raise InputError("a loaded classifier has no training samples: pass them, as in fit_undefended(X, y)")
         alone = clone(self).set_params(n_partitions=1, spread=1, n_seeds=1, random_state=self._seed)
-        if "checkpoints" in alone.get_params(deep=False):  # those are the members' networks
+        if "checkpoints" in alone.get_params(deep=False):  # these contain the networks of the members
             alone.set_params(checkpoints=None)
         fitted: Self = alone.fit(self._samples.data, self._labels) if X is None else alone.fit(X, y)
         return fitted
@@ -260,12 +260,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def update(self, add: Edit | None = None, remove: Edit | None = None) -> Self:
         """Insert and delete training samples; only members whose buckets changed are retrained.
 
-        The result is bit for bit that of `fit` on the new data. Removing a sample unlearns it: the d members that have
-        seen it are retrained. To relabel a sample, remove and add it. Without `classes=`, an update that adds or
+        The result is bit for bit that of `fit` on the new data. Removing a sample unlearns it: the d members that were
+        trained on it are retrained. To relabel a sample, remove and add it. Without `classes=`, an update that adds or
         removes a label retrains all members.
 
-        A classifier that was fitted with `groups` takes them here, too: `add=(X, y, groups)`, `remove=(X, y, groups)`.
-        With `threat="labels"`, the samples are fixed, so it can only relabel: remove and add the same X.
+        If the classifier was fitted with `groups`, pass them too: `add=(X, y, groups)`, `remove=(X, y, groups)`. With
+        `threat="labels"`, the samples are fixed, so an update can only relabel: remove and add the same X.
         """
         check_is_fitted(self)
         self._check_samples()
@@ -340,7 +340,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._samples_of(X, reset=False)
 
     def buckets_of(self, X: Samples, groups: Any = None) -> NDArray[np.int64]:
-        """Return the buckets of samples; `groups` names their sources, if it was fitted with groups."""
+        """Return the buckets of samples; `groups` names their sources, if the ensemble was fitted with groups."""
         sources = None if groups is None else self.partition_.sources(groups, len(X))
         return self._find_buckets(X, self.partition_.digests(X), sources)
 
@@ -367,7 +367,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return X, array
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:
-        """Return X as samples. Arrays are checked as scikit-learn does."""
+        """Return X as samples, after the checks of scikit-learn for arrays."""
         if checking.is_text(X):
             checked: Samples = samples.from_any(X)
         elif hasattr(X, "columns") and hasattr(X, "iloc"):

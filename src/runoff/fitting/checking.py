@@ -82,7 +82,7 @@ def refuse(arguments: dict[str, Any]) -> None:
 
 
 def member_estimator(estimator: Any) -> None:
-    """Raise InputError unless an estimator is one that members can be: an unfitted classifier, or None."""
+    """Raise InputError unless an estimator is valid for members: an unfitted classifier, or None."""
     if estimator is None:
         return
     if isinstance(estimator, type):
@@ -103,7 +103,7 @@ def member_estimator(estimator: Any) -> None:
 
 
 def form_of(X: Any, error: ValueError) -> ValueError:
-    """Return the error for X that has no row per sample; any other error as it is."""
+    """Return the error for X without one row per sample, or any other error unchanged."""
     if not str(error).startswith("Expected 2D array"):
         return error
     got = "None" if X is None else f"shape {np.shape(X)}"

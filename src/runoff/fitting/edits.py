@@ -24,7 +24,7 @@ def check_edit(name: str, edit: Any, with_groups: bool) -> None:
 
 
 def edited(data: Hashed, removed: Hashed | None, added: Hashed | None, unit: str) -> Hashed:
-    """Return training samples after an edit; where labels are counted, it can only relabel."""
+    """Return training samples after an edit, which can only relabel if labels are counted."""
     keep = np.ones(len(data.labels), bool)
     if removed is not None:
         keep[_rows_of(removed, data)] = False
@@ -44,7 +44,7 @@ def edited(data: Hashed, removed: Hashed | None, added: Hashed | None, unit: str
 def buckets_of_known(
     wanted: hashing.Digests, digests: hashing.Digests, buckets: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the buckets of samples that are training samples, of which all digests and buckets are given."""
+    """Return the buckets of training samples, found by digest among all of them."""
     known = dict(zip(map(tuple, digests.tolist()), buckets.tolist(), strict=True))
     try:
         return np.array([known[tuple(digest)] for digest in wanted.tolist()], np.int64)
@@ -67,13 +67,13 @@ def _rows_of(wanted: Hashed, data: Hashed) -> Rows:
         with_what = "labels" if wanted.sources is None else "labels and sources"
         raise InputError(
             f"remove must name training samples with their {with_what}, but sample {missing[0]} (label "
-            f"{wanted.labels.tolist()[missing[0]]!r}) is not one of them, or not that often: nothing was changed"
+            f"{wanted.labels.tolist()[missing[0]]!r}) is not one of them, or occurs less often: nothing was changed"
         )
     return rows
 
 
 def _same_contents(a: hashing.Digests, b: hashing.Digests) -> bool:
-    """Return whether two sets of samples are the same, copies counted, in any order."""
+    """Return whether two sets of samples are equal in any order, including the number of copies."""
     return len(a) == len(b) and all(
         np.array_equal(x, y) for x, y in zip(*(d[np.lexsort((d[:, 1], d[:, 0]))].T for d in (a, b)), strict=True)
     )

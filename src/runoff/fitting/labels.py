@@ -88,7 +88,7 @@ def codes(values: list[Any], classes: Labels) -> NDArray[np.int64]:
 
 
 def same_classes(a: Labels, b: Labels) -> bool:
-    """Return whether sorted classes are equal, type included: members are trained on labels of that type."""
+    """Return whether sorted classes are equal, including their type, since members are trained on such labels."""
     return a.dtype == b.dtype and np.array_equal(a, b)
 
 

@@ -1,4 +1,4 @@
-"""Checks of the settings that all ensembles have."""
+"""Checks of the settings of all ensembles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ THREATS = ("samples", "labels")
 
 
 def check_settings(ensemble: Any) -> None:
-    """Raise InputError unless the settings of an ensemble are possible, alone and together."""
+    """Raise InputError unless the settings of an ensemble are valid, separately and in combination."""
     for name in ("n_partitions", "spread", "n_seeds"):
         value = getattr(ensemble, name)
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
@@ -27,18 +27,18 @@ def check_settings(ensemble: Any) -> None:
         raise InputError(f"threat must be one of {', '.join(map(repr, THREATS))}, got {ensemble.threat!r}")
     if ensemble.shared is not None and ensemble.threat != "labels":
         raise InputError(
-            f"shared learns from all samples at once, so it needs threat='labels', where samples are trusted, got "
+            f"shared is fitted on all samples at once, so it needs threat='labels', where samples are trusted, got "
             f"threat={ensemble.threat!r}: put the transformer inside the estimator"
         )
     if ensemble.encoder is not None and ensemble.shared is not None:
-        raise InputError("encoder and shared cannot be combined: put one of them into the other, or leave one out")
+        raise InputError("encoder and shared cannot be combined: put one of them inside the other, or leave one out")
     key = ensemble.hash_key
     if key is not None and (not isinstance(key, bytes) or not 16 <= len(key) <= 64):
         raise InputError("hash_key must be 16 to 64 secret bytes, as runoff.new_key() returns them")
 
 
 def seed_of(random_state: Any) -> int:
-    """Return an integer for SeedSequence."""
+    """Return the seed for a `random_state`, as an integer for SeedSequence."""
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))

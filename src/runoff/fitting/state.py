@@ -1,4 +1,4 @@
-"""The state of a fitted ensemble, as it is saved."""
+"""State of a fitted ensemble for saving."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class FittedState:
     seed: int
     n_seeds: int
     width: tuple[str, tuple[int, ...]]  # the kind and the width of X
-    sources: tuple[int, float] | None = None  # their number, and the largest one's share of the samples
+    sources: tuple[int, float] | None = None  # their number, and the share of the samples of the largest
     n_single_class: int = 0  # members with samples of one class only

@@ -180,7 +180,7 @@ class TorchClassifier(Ensemble):
         self._inputs: Any = None
 
     def restore_first_weights(self) -> None:
-        """Train from the recorded initial weights, whose file must be there: a loaded classifier does without it."""
+        """Load the recorded initial weights, which only training needs, from their file, which must exist."""
         self._network = starting.recorded(self.network, self.first_weights_)
 
     # -- methods that Ensemble calls -----------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class TorchClassifier(Ensemble):
         return images if self.encoder is not None else compact(images)
 
     def features_of(self, samples: Samples, digests: Any = None) -> Samples:
-        """Return samples as members see them: unchanged for an encoder, which is applied by the trainer."""
+        """Return samples in the form for members, unchanged if there is an encoder, which the trainer applies."""
         if self.encoder is not None:
             return samples  # the trainer encodes them
         features = super().features_of(samples, digests)

@@ -1,4 +1,4 @@
-"""Members that are networks, and their scores: the mean over the networks of a member."""
+"""Members that are networks, and their scores, the mean over the networks of a member."""
 
 from __future__ import annotations
 
