@@ -41,7 +41,7 @@ def train_table(
     executor: Executor,
     **settings: Any,
 ) -> None:
-    """Train scikit-learn members on a table where the executor does, and save them as a directory."""
+    """Train scikit-learn members on a table with the executor, and save them as a directory."""
     from runoff import RunoffClassifier
     from runoff.saving import classifiers
 
@@ -136,7 +136,7 @@ def open_model(model: Path, inputs: Path | None, label_column: str | None, group
 
 
 def _as_classes(labels: list[str], classes: NDArray[Any]) -> NDArray[Any]:
-    """Return labels of a table, which are texts, in the type of the classes, where they are classes."""
+    """Return labels of a table, which are strings, with the type of the classes if they are classes."""
     by_text = {str(label): label for label in classes.tolist()}
     return np.array([by_text[label] for label in labels]) if {*labels} <= {*by_text} else np.array(labels)
 
@@ -159,7 +159,7 @@ def scores_of(opened: Opened) -> LongScores:
 
 
 def undefended_predictions(model: Path, X: Any) -> NDArray[Any]:
-    """Return what a saved classifier with a single member predicts: one model trained on all samples."""
+    """Return the predictions of a saved classifier with a single member, a model trained on all samples."""
     from runoff import RunoffClassifier
 
     alone = RunoffClassifier.load(model)

@@ -1,4 +1,4 @@
-"""What certified accuracy is compared with: one undefended model, and a constant prediction."""
+"""Baselines for certified accuracy: one undefended model, and a constant prediction."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FOLDS = 5  # one of them is held out
+FOLDS = 5  # folds, one of which is held out
 
 
 def undefended(fitted: Any, kind: type, settings: dict[str, Any], balanced: bool, most: int) -> tuple[float, float]:
     """Return the accuracy of one model trained on four fifths of the samples, on the others, and its standard error.
 
-    Samples are held out by bucket, so that copies of a sample, and all samples of a source, are on one side. NaN if
-    that leaves a side without samples, or if the model cannot be trained.
+    Samples are held out by bucket, so that copies of a sample, and all samples of a source, are on one side. The
+    result is NaN if one side has no samples, or if the model cannot be trained.
 
     Parameters
     ----------
-    fitted : the fitted ensemble whose samples and buckets are taken
-    kind, settings : what the model is: an ensemble of this class and with these settings, but with a single member
-    balanced : the mean over the classes, each of which counts the same
+    fitted : the fitted ensemble whose samples and buckets are used
+    kind, settings : the class and the settings of the model, an ensemble with a single member
+    balanced : return the mean over the classes, with equal weights
     most : score at most this many samples
 
     """
@@ -35,7 +35,7 @@ def undefended(fitted: Any, kind: type, settings: dict[str, Any], balanced: bool
     single |= {"checkpoints": None} if "checkpoints" in settings else {}
     samples, y = data.samples, data.labels
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of members that cannot be trained, and of steps in front
+        warnings.simplefilter("ignore")  # about members that cannot be trained, and steps in front
         model = kind(**settings | single).fit(samples.select(train).data, y[train])
         predicted = model.predict(samples.select(test).data)
     if not any(member.fitted for member in model.members_):
@@ -50,7 +50,7 @@ def constant(labels: NDArray[Any], balanced: bool) -> float:
 
 
 def _mean(right: NDArray[np.bool_], labels: NDArray[Any], balanced: bool) -> tuple[float, float]:
-    """Return the share that is right, by class if balanced, and its standard error."""
+    """Return the share of correct predictions, by class if balanced, and its standard error."""
     groups = [right[labels == label] for label in np.unique(labels)] if balanced else [right]
     variance = sum(group.mean() * (1 - group.mean()) / len(group) for group in groups)
     return float(np.mean([group.mean() for group in groups])), float(np.sqrt(variance)) / len(groups)

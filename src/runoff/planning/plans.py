@@ -188,7 +188,7 @@ class Plan(Sequence[Choice]):
         return "\n".join(lines)
 
     def _baselines(self) -> list[str]:
-        """Return what the table is to be compared with."""
+        """Return the baselines of the table, as sentences."""
         accuracy, error = self.undefended
         lines = []
         if not np.isnan(accuracy):
