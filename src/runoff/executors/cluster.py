@@ -1,7 +1,7 @@
-"""The Ray executor: members trained on the nodes of a Ray cluster. This is the only module that imports Ray, when used.
+"""The Ray executor, which trains members on the nodes of a Ray cluster; the only module that imports Ray, when used.
 
-The data goes to the cluster's object store once. A task is a group of members; it stores each result where the driver
-collects it and reports a digest. Members of tasks that are lost are trained again, and nothing that is finished is.
+The data is sent to the object store of the cluster once. A task is a group of members; it writes each result to the
+storage, from which the driver collects it, and reports a digest. Only unfinished members of lost tasks are retrained.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from runoff.executors.grouping import Uncut, groups_for
 from runoff.executors.scheduling import Schedule
 from runoff.executors.storage import Storage
 
-# Settings of this process that change last bits are those of the workers, too.
+# Settings that change the last bits are passed from this process to the workers.
 SETTINGS_OF_BITS = (
     "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "NPY_DISABLE_CPU_FEATURES",
     "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE",
 )  # fmt: skip
-EVERY = 2.0  # seconds between two looks at the nodes
-SHARE = 0.001  # of a resource that only says where a task may run
-PATIENCE = 60.0  # seconds for nodes that are busy to say what they are; later ones are checked at their first task
+EVERY = 2.0  # seconds between two queries of the nodes
+SHARE = 0.001  # share of a resource that only restricts where a task runs
+PATIENCE = 60.0  # seconds for busy nodes to describe themselves; later answers are checked at the first task
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Ray(Executor):
 
     Parameters
     ----------
-    address : of the cluster, as for `ray.init`. Default: $RAY_ADDRESS, else a cluster on this machine that ends with
-        this process
+    address : the address of the cluster, as for `ray.init`. Default: $RAY_ADDRESS, else a cluster on this machine for
+        the lifetime of this process
     storage : a folder that all nodes share, or an address such as s3://bucket/folder, to which workers write results.
-        Default: a folder of the run, or the object store where nothing is kept on disk
+        Default: a folder of the run, or the object store if results are not kept on disk
     storage_options : settings of the file system, passed to fsspec
-    cpus, gpus, memory, resources : what each task takes, as for `ray.remote`; nodes without it get no task. Networks
-        are trained on a GPU if gpus is not 0
-    members_per_task : default: by a short measurement, a few tasks per worker
-    workers : how many tasks the cluster can run at a time once it has grown, if it grows by itself. Default: as now
-    mixed : names of custom resources, one for each kind of machine, if a run shall use several: member m is trained on
-        nodes with the resource mixed[m % len(mixed)], now and when it is retrained
-    wait : seconds to wait for a node that has what a task takes, such as one that is being started
+    cpus, gpus, memory, resources : the resources of each task, as for `ray.remote`; nodes without them get no task.
+        Networks are trained on a GPU if gpus is not 0
+    members_per_task : the number of members per task. Default: from a short measurement, for a few tasks per worker
+    workers : the number of tasks that an autoscaling cluster can run at a time once it has grown. Default: as now
+    mixed : names of custom resources, one per kind of machine, to use several kinds in a run: member m is trained on
+        nodes with the resource mixed[m % len(mixed)], also when it is retrained
+    wait : seconds to wait for a node with the resources of a task, such as one that is being started
 
     """
 
@@ -94,14 +94,14 @@ class Ray(Executor):
         return Place(self.cpus, self.gpus > 0)
 
     def storage_for(self, default: str | None) -> Storage | None:
-        """Return where workers store results, or None if they send them."""
+        """Return the storage to which workers write results, or None if they send them."""
         if self.storage is not None:
             storage = Storage(str(self.storage), dict(self.storage_options))
             return storage if storage.is_remote else Storage(str(Path(self.storage).expanduser().absolute()))
         return None if default is None else Storage(default)
 
     def kinds(self, describe: Callable[[Place], Kind]) -> tuple[Kind, ...]:
-        """Ask all nodes that can train what they are; refuse nodes that differ."""
+        """Return the kinds of all nodes that can run tasks; raise an error if nodes of a kind differ."""
         ray = self._connected()
         return tuple(self._kind(ray, describe, i) for i in range(max(1, len(self.mixed))))
 
@@ -149,7 +149,7 @@ class Ray(Executor):
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         variables = {name: os.environ[name] for name in SETTINGS_OF_BITS if name in os.environ}
         settings: dict[str, Any] = {"runtime_env": {"env_vars": variables}} if variables else {}
-        address = self.address or os.environ.get("RAY_ADDRESS") or "local"  # not one that happens to run here
+        address = self.address or os.environ.get("RAY_ADDRESS") or "local"  # not any running cluster
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -162,7 +162,7 @@ class Ray(Executor):
         return ray
 
     def _needs(self, member: int) -> dict[str, float]:
-        """Return the resources that a task takes, as nodes name them."""
+        """Return the resources of a task, by the names that nodes use."""
         needs = {"CPU": self.cpus, "GPU": self.gpus, "memory": self.memory or 0, **self.resources}
         if self.mixed:
             needs[self.mixed[member % len(self.mixed)]] = SHARE
@@ -174,7 +174,7 @@ class Ray(Executor):
         return {**named, "resources": needs, "max_retries": 0}
 
     def _nodes(self, ray: Any, member: int) -> list[tuple[str, int]]:
-        """Return the nodes that can take tasks, and how many each at a time."""
+        """Return the nodes that can run tasks, and the number of tasks at a time on each."""
         needs = self._needs(member)
         return [
             (node["NodeID"], slots)
@@ -187,7 +187,7 @@ class Ray(Executor):
 
         remote, options = ray.remote(tasks.describe), self._options(member)
         first = remote.options(**options).remote(describe, self.place)
-        node, kind = self._answer(ray, first, member)  # starts a node, if the cluster grows by itself
+        node, kind = self._answer(ray, first, member)  # an autoscaling cluster starts a node
         others = [
             remote.options(**options, scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
                 describe, self.place
@@ -232,7 +232,7 @@ class Ray(Executor):
     def _planned(
         self, ray: Any, data: Any, work: Work, items: Sequence[Item], storage: Storage | None = None
     ) -> tuple[Plan, list[Uncut]]:
-        """Measure briefly; return the plan, and the items for each kind of node."""
+        """Return the plan, from a short measurement, and the items for each kind of node."""
         first = work.member(items[0])
         token = secrets.token_hex(8)
         if storage is not None:
@@ -266,7 +266,7 @@ class Ray(Executor):
 
 
 class _Counted:
-    """The numbers of workers, asked for once in a while."""
+    """The numbers of workers, queried every few seconds."""
 
     def __init__(self, ask: Callable[[int], tuple[int, int]]) -> None:
         self.ask, self.known, self.asked = ask, dict[int, tuple[int, int]](), dict[int, float]()

@@ -1,7 +1,7 @@
 """Grouping of members into tasks.
 
-A group is cut when its task is submitted, so that its size fits the workers that the cluster has at that time: large at
-the start of a long run, small towards its end, and smaller as soon as more nodes have joined.
+A group is cut when its task is submitted, so that its size suits the current workers of the cluster: large at the start
+of a long run, small towards its end, and smaller when nodes have joined.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from runoff.executors.base import Item
 # are longer. Groups below the shortest are cut only if some workers would get none.
 SHORTEST = {"cpu": 2.0, "gpu": 60.0}
 LONGEST = {"cpu": 60.0, "gpu": 600.0}
-PER_WORKER = 2  # a group is this part of a worker's share of what is left
+PER_WORKER = 2  # groups per worker into which the remaining items would be cut
 
 
 class Uncut:
-    """Items that are not in a task yet, the heaviest first.
+    """Items that are not yet in a task, the heaviest first.
 
     Parameters
     ----------
     weights : the weight of each item
-    seconds : per unit of weight
+    seconds : seconds per unit of weight
     gpu : whether tasks run on GPUs
     most : the largest number of items per group; by default, groups follow from the times
 
@@ -63,7 +63,7 @@ class Uncut:
 def groups_for(
     weights: Mapping[Item, float], seconds: float, workers: int, gpu: bool, most: int | None = None
 ) -> list[list[Item]]:
-    """Return all groups, if the number of workers stays as it is. The parameters are those of `Uncut` and `cut`."""
+    """Return all groups for a constant number of workers; the parameters are those of `Uncut` and `cut`."""
     uncut, groups = Uncut(weights, seconds, gpu, most), []
     while len(uncut):
         groups.append(uncut.cut(workers))

@@ -1,19 +1,19 @@
-"""Recovery: what is trained again after a failure, and which failures stop the run.
+"""Recovery from failures: the items to retrain, and the failures that stop the run.
 
 A task can end without results for some of its items in three ways (`Failure.cause`):
 
-- "node": the node was lost. No member is to blame: the items that are left are trained again, together.
-- "worker": the process died and its node did not. The first item that is left is suspected, since tasks train their
-  items in order.
-- "error": the work raised an exception. The item that the message names is suspected, else the first that is left.
+- "node": the node was lost. No member is suspected: the remaining items are retrained together.
+- "worker": the process died, but not its node. The first remaining item is suspected, since tasks train their items in
+  order.
+- "error": the work raised an exception. The item that the message names is suspected, else the first remaining one.
 
-A suspect is trained next, alone. The others follow at the end, as one group: if one member is faulty, only it is
-repeated, and if all are, the run stops before the others are tried again. When three suspects in a row turn out to be
-innocent, the group is halved each time.
+A suspect is trained next, in a separate task. The others follow at the end, as one group: if one member is faulty, only
+this member is repeated, and if all are, the run stops before the others are retried. After three suspects in a row that
+were not the cause, the group is halved each time.
 
 An item that fails three times in the same way stops the run, with the error and the name of the member. An error counts
-against the suspect. The death of a worker counts only against an item that was alone, and that of a node never, unless
-ten nodes in a row were lost with the same item alone on them.
+for the suspect. The death of a worker counts only for an item in a separate task, and that of a node never, unless ten
+nodes in a row were lost with the same item in a separate task.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Group:
     """Items to train in one task."""
 
     items: tuple[Item, ...]
-    innocent: int = 0  # suspects in a row without whom the group failed again
+    innocent: int = 0  # suspects in a row that were not the cause
 
 
 class Recovery:
@@ -60,7 +60,7 @@ class Recovery:
         self.lost: Counter[Item] = Counter()
 
     def again(self, group: Group, left: Sequence[Item], failure: Failure) -> tuple[list[Group], list[Group]]:
-        """Return the groups to train next and those to train last, instead of what a task has left; or stop the run."""
+        """Return the groups to train next and those to train last, for the items left by a task, or raise an error."""
         if failure.cause == "node":
             if len(left) == 1:
                 self.lost[left[0]] += 1
@@ -68,7 +68,7 @@ class Recovery:
                     raise MemberError(f"{self.work.name(left[0])} was lost with its node {NODES} times")
             return [Group(tuple(left), group.innocent)], []
         kind = getattr(errors, failure.kind, None)
-        if isinstance(kind, type) and issubclass(kind, InputError):  # it would be raised everywhere
+        if isinstance(kind, type) and issubclass(kind, InputError):  # every machine would raise it
             raise kind(failure.message)
         suspect, others = self._suspect(left, failure)
         if failure.cause == "error" or len(group.items) == 1:
@@ -80,7 +80,7 @@ class Recovery:
         return [Group((suspect,))], [Group(part, group.innocent + 1) for part in parts]
 
     def _suspect(self, left: Sequence[Item], failure: Failure) -> tuple[Item, list[Item]]:
-        """Return the item that may be to blame, and the others."""
+        """Return the suspected item, and the others."""
         named = NAMED.match(failure.message) if failure.kind == MemberError.__name__ else None
         members = [item for item in left if named and self.work.member(item) == int(named[1])]
         suspect = (members or left)[0]

@@ -1,12 +1,12 @@
-"""The schedule of a cluster: tasks that run, results that arrive, and what is trained again.
+"""Schedule of a cluster: running tasks, arriving results, and items that are retrained.
 
-The driver submits a group at a time, a few more tasks than there are workers, so that other users of the cluster get
-their turn and a cluster that grows by itself sees what is needed. Three things can happen to an item:
+The driver submits one group at a time, and a few more tasks than there are workers, so that other users of the cluster
+get their turn and an autoscaling cluster sees the demand. There are three cases for an item:
 
-- its result arrives: it is yielded, once, whoever trained it;
-- its task ends without it: what storage has is yielded, and `Recovery` says what is trained again;
-- nothing is left to start, and workers are idle: they take over a part of what slow, silent or long tasks have left,
-  from the other end. Whoever is first counts, and a task that has nothing left is ended.
+- its result arrives: it is yielded once, from the first task that reports it;
+- its task ends without it: results in storage are yielded, and `Recovery` decides what is retrained;
+- no group is left to start, and workers are idle: they take over a part of the remaining items of slow, silent or long
+  tasks, from the other end. The first result is used, and tasks without remaining items are cancelled.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from runoff.executors.tasks import Report
 
 AHEAD = 8  # tasks that wait for a worker, besides one per worker
 SETTLING = 10.0  # seconds for a file to be visible on another machine, and for cancelled tasks to end
-SILENT = 20.0  # seconds for a worker to start a task, or it counts as silent
+SILENT = 20.0  # seconds for a worker to start a task before it counts as silent
 SLOW = 3.0  # times the usual time between reports of a task
-OF_A_WORKER = ("WorkerCrashedError", "OutOfMemoryError")  # other losses are those of a node
+OF_A_WORKER = ("WorkerCrashedError", "OutOfMemoryError")  # other losses are due to the node
 
 
 @dataclass(eq=False)
@@ -42,7 +42,7 @@ class _Task:
     last: float = field(default_factory=time.monotonic)  # the last report, or the submission
     started: bool = False
     reported: int = 0  # results
-    helped: bool = False  # others train what it has left
+    helped: bool = False  # other tasks train its remaining items
 
 
 class Schedule:
@@ -50,11 +50,11 @@ class Schedule:
 
     Parameters
     ----------
-    ray : the module
-    work : what the tasks do
+    ray : the module of Ray
+    work : the work of the tasks
     submit : start a task on a group of items, on nodes of a kind, and return the generator of its reports
     uncut : the items of each kind of node
-    workers : the number of tasks that nodes of a kind can run at a time: now, and expected
+    workers : returns the number of tasks that nodes of a kind can run at a time, now and expected
     storage : where tasks store results, if they do
     nodes : counts results by machine
 
@@ -74,7 +74,7 @@ class Schedule:
         self.storage, self.nodes = storage, nodes
         self.unfinished = {item for items in uncut for item in items.weights}
         self.recovery = Recovery(work)
-        self.first: list[deque[Group]] = [deque() for _ in uncut]  # to train again, before anything else
+        self.first: list[deque[Group]] = [deque() for _ in uncut]  # groups to retrain before all others
         self.last: list[deque[Group]] = [deque() for _ in uncut]
         self.tasks: dict[Any, _Task] = {}
         self.late: dict[Item, tuple[str, float, _Task]] = {}  # reported, but not yet visible: digest, since when
@@ -94,10 +94,10 @@ class Schedule:
             self._end_useless()
 
     def cancel(self) -> None:
-        """End all tasks, including those that wait for a place."""
+        """Cancel all tasks, including those that wait for a worker."""
         live, self.tasks = list(self.tasks), {}
         for generator in live:
-            with suppress(Exception):  # a cluster that is gone has no tasks
+            with suppress(Exception):  # the cluster may no longer exist
                 self.ray.cancel(generator, force=True)
         until = time.monotonic() + SETTLING
         for generator in live:
@@ -132,7 +132,7 @@ class Schedule:
         self.tasks[generator] = _Task(group, kind, generator)
 
     def _ready(self) -> list[Any]:
-        """Return all tasks that have something to report; none of them waits for others."""
+        """Return all tasks with a report, without waiting for any other task."""
         tasks = list(self.tasks)
         ready, _ = self.ray.wait(tasks, num_returns=1, timeout=0.2 if self.late else 1.0) if tasks else ([], [])
         if ready:
@@ -144,7 +144,7 @@ class Schedule:
         try:
             report = self.ray.get(next(task.generator))
         except StopIteration:
-            report = Failure("", "NoResult", "no result")  # of no interest, if nothing is left
+            report = Failure("", "NoResult", "no result")  # ignored if no item is left
         except self.ray.exceptions.RayError as error:  # the worker, its node or the result is lost
             report = self._lost(error)
         if isinstance(report, Failure):
@@ -178,7 +178,7 @@ class Schedule:
         return [item for item in items if item in self.unfinished and item not in self.late]
 
     def _end_useless(self) -> None:
-        """End tasks whose items others have finished. One that finished them itself ends by itself."""
+        """Cancel tasks whose items other tasks have finished."""
         for task in list(self.tasks.values()):
             if task.reported < len(task.group.items) and not any(item in self.unfinished for item in task.group.items):
                 del self.tasks[task.generator]
@@ -187,7 +187,7 @@ class Schedule:
     # -- results in storage --------------------------------------------------------------------------------------------
 
     def _collected(self, item: Item, node: str) -> Iterator[tuple[Item, bytes]]:
-        """Yield a result that was reported, if it is visible and whole; if it is damaged, train it again."""
+        """Yield a reported result if it is visible and intact; if it is damaged, retrain it."""
         digest, since, task = self.late[item]
         storage, address = self.storage, self.work.address(item)
         assert storage is not None  # noqa: S101 (results were stored)
@@ -210,7 +210,7 @@ class Schedule:
             yield from self._collected(item, "")
 
     def _found(self, items: Sequence[Item]) -> Iterator[tuple[Item, bytes]]:
-        """Yield results that a task stored before it ended, and did not report."""
+        """Yield results that a task stored but did not report before it ended."""
         addresses = {self.work.address(item): item for item in items}
         if self.storage is None or None in addresses:
             return
@@ -228,7 +228,7 @@ class Schedule:
     # -- failures ------------------------------------------------------------------------------------------------------
 
     def _lost(self, error: Any) -> Failure:
-        """Return what an error of Ray says about a task."""
+        """Return the failure of a task that an error of Ray describes."""
         nested = isinstance(error, self.ray.exceptions.RayTaskError) and error.cause is not None
         lost = error.cause if nested else error
         message = " ".join(str(lost).split())[:200]
@@ -236,7 +236,7 @@ class Schedule:
         return Failure("", type(lost).__name__, message, "error" if nested else "worker" if worker else "node")
 
     def _failed(self, task: _Task, failure: Failure) -> Iterator[tuple[Item, Any]]:
-        """Take what a task had stored, and train the rest again."""
+        """Yield the results that a failed task had stored, and retrain the rest."""
         if left := self._left(task.group.items):
             yield from self._found(left)
         if left := self._left(task.group.items):
@@ -251,7 +251,7 @@ class Schedule:
             self._recall()
 
     def _recall(self) -> None:
-        """Take back tasks that wait, so that what has failed is tried before them."""
+        """Recall waiting tasks, so that failed items are retrained before them."""
         for task in list(self.tasks.values()):
             if not task.started:
                 del self.tasks[task.generator]
@@ -276,13 +276,13 @@ class Schedule:
             helpers = min(helpers + (i < (idle - len(candidates)) % len(candidates)), max(1, len(left) - 1))
             task.helped = True
             size = -(-len(left) // (helpers + 1))
-            # The first helper comes towards the task, and goes on to what it is at; others take what comes later.
+            # The first helper works towards the current item of the task; the others take the items after that.
             starts = [0, *range(2 * size, len(left), size)]
             for a, b in zip(starts, [*starts[1:], len(left)], strict=True):
                 self._start(Group(tuple(left[a:b][::-1])), kind)
 
     def _needs_help(self, task: _Task, now: float) -> bool:
-        """Return whether a task is slow or silent, or has much left."""
+        """Return whether a task is slow or silent, or has many items left."""
         left = self._left(task.group.items)
         if not left:
             return False

@@ -1,4 +1,4 @@
-"""Tasks: what workers of a cluster do. Nothing here needs Ray."""
+"""Tasks for the workers of a cluster, in functions that do not need Ray."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from runoff.executors.recovery import Failure
 from runoff.executors.storage import Storage
 
 EVERY = 0.1  # seconds between two reports of a task; many tiny members share one
-WRITERS, WAITING = 4, 16  # files written at a time, and results that wait for it: storage must not hold up training
+WRITERS, WAITING = 4, 16  # files written at a time, and results that wait, so that storage does not delay training
 
 _checked: set[str] = set()  # kinds of work for which this process has been checked
 
 
 @dataclass(frozen=True)
 class Report:
-    """Results that a task has finished: each item with the digest of its file, or with the result itself."""
+    """Finished results of a task: each item with the digest of its file, or with the result itself."""
 
     node: str
     stored: tuple[tuple[Item, str], ...] = ()
@@ -37,7 +37,7 @@ def describe(kind: Any, place: Place) -> tuple[str, Kind]:
 
 
 def require_same(expected: Kind, actual: Kind, one: str, other: str) -> None:
-    """Refuse machines of different kinds."""
+    """Raise an error for machines of different kinds."""
     for name in expected.keys() | actual.keys():
         if expected.get(name) != actual.get(name):
             values = " and ".join(f"{value!s:.80}" for value in (expected.get(name), actual.get(name)))
@@ -57,7 +57,7 @@ def measure(work: Work, item: Item, place: Place, storage: Storage | None, token
 def train(work: Work, items: list[Item], member: int, place: Place, storage: Storage | None) -> Iterator[Any]:
     """Train a group of items, store their results and report them."""
     node = platform.node()
-    yield Report(node)  # before anything that could hang
+    yield Report(node)  # before any call that could hang
     try:
         _check(work, member, place)
         yield from _trained(work, items, place, storage, node)
@@ -92,7 +92,7 @@ def _trained(work: Work, items: list[Item], place: Place, storage: Storage | Non
                     stored, sent, last = [], [], time.monotonic()
             collect(0)
         except Exception:
-            yield Report(node, tuple(stored), tuple(sent))  # what is finished stays finished
+            yield Report(node, tuple(stored), tuple(sent))  # keep the finished results
             raise
     if stored or sent:
         yield Report(node, tuple(stored), tuple(sent))
@@ -103,7 +103,7 @@ def _store(work: Work, item: Item, result: Any, storage: Storage, address: str) 
 
 
 def _check(work: Work, member: int, place: Place) -> None:
-    """Refuse to train where results would be others than those expected."""
+    """Raise an error on machines whose results would differ from the expected ones."""
     if not work.kinds:
         return
     expected = work.kinds[member % len(work.kinds)]
@@ -113,7 +113,7 @@ def _check(work: Work, member: int, place: Place) -> None:
 
 
 def _memory() -> int:
-    """Return the largest memory that this process has had."""
+    """Return the peak memory of this process."""
     if sys.platform == "win32":
         return 0
     import resource
