@@ -20,7 +20,7 @@ class Unit:
 
     @property
     def caveat(self) -> str:
-        """What is not covered, in brackets after a space, or nothing."""
+        """The limits in brackets, with a leading space, or an empty string."""
         return f" ({self.limits})" if self.limits else ""
 
     def count(self, n: int) -> str:

@@ -97,7 +97,7 @@ def collect(
             if collective is not None:
                 progress(f"{sources[s].name}: bounding what one attack on all inputs flips")
                 headline, budget = about[s]["headline"], about[s]["middle"]
-                known = next(c for m, c in own if m == headline)
+                known = next(c for m, c in by_method if m == headline)
                 left = _left_by_one_attack(sources[s], known, budget, collective)
                 about[s]["guarantee"].append(_words.collective(about[s], methods[headline], budget, left))
             if to is not None:
@@ -110,7 +110,7 @@ def collect(
 
 
 def _left_by_one_attack(source: Source, certificates: Certificates, budget: int, seconds: float) -> int:
-    """Return how many inputs stay correct under any one attack of this size, proven within so many seconds."""
+    """Return a proven number of inputs that stay correct under any single attack of this size, within a time limit."""
     from runoff.collective import collective_accuracy
 
     labels = certificates.classes[source.labels] if certificates.classes is not None else source.labels

@@ -94,10 +94,10 @@ def guarantee(about: dict[str, Any], methods: Sequence[dict[str, Any]], budgets:
 
 
 def collective(about: dict[str, Any], method: dict[str, Any], budget: int, left: int) -> str:
-    """State how many inputs stay correct under one attack on all of them at once."""
+    """Return a sentence on the inputs that stay correct under a single attack on all of them at once."""
     unit = unit_of(about["unit"])
     return (
-        f"A radius grants each input an attack of its own. One attack must serve for all inputs at once: after any "
+        f"A radius allows a different attack on each input. A single attack on all inputs achieves less: after any "
         f"{unit.count(budget)}{unit.caveat}, {method['label']} still predicts at least {left:,} of the "
         f"{about['n_inputs']:,} test inputs ({share(left, about['n_inputs'])}) correctly (collective accuracy)."
     )
