@@ -215,12 +215,12 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def certify(self, X: Any) -> Certificates:
         """Return predictions with their proven radii: `.prediction` and `.runner_up` are labels.
 
-                With at most `radius[i]` training samples inserted, deleted or relabelled, the classifier fitted on the edited
-                        samples, with the same settings, still predicts `prediction[i]`. The seed that was drawn is one of them where
-                `random_state` is not a number. If it was fitted with `groups`, the radius counts sources instead, whatever they
-                contribute; with `threat="labels"` it counts changed labels, and inserted or deleted samples are not covered.
-                `.unit` is the unit of the radius.
-                """
+        With at most `radius[i]` training samples inserted, deleted or relabelled, the classifier fitted on the edited
+        samples, with the same settings, still predicts `prediction[i]`. If `random_state` is not a number, the settings
+        include the seed drawn from it. If the classifier was fitted with `groups`, the radius counts sources instead,
+        whatever they contribute; with `threat="labels"` it counts changed labels, and inserted or deleted samples are
+        not covered. `.unit` is the unit of the radius.
+        """
         check_is_fitted(self)
         if self._fixed_classes is None:
             raise InputError(f"{LABELS_NOT_FIXED} (y holds {self.classes_.tolist()!r:.100})")

@@ -148,7 +148,7 @@ def written_whole(path: str | Path, *, binary: bool = False, among_many: bool = 
 
 
 def _temporary_file(path: Path) -> tuple[int, str]:
-    """Create a temporary file beside `path`, locked while it is written; a kill releases the lock."""
+    """Create a temporary file beside `path`, locked while it is written; the lock ends with the process."""
     while True:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
         if not LOCKED or (try_lock(descriptor) and Path(temporary).exists()):
