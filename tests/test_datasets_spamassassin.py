@@ -1,6 +1,7 @@
 """The SpamAssassin corpus from its npm archive, and the fixed rules for senders, dates and signs."""
 
 import base64
+import bz2
 import dataclasses
 import gzip
 import hashlib
@@ -114,6 +115,59 @@ def test_the_commands_know_it(corpus):
     assert checked.stdout.startswith("spamassassin: correct, TextDataset('spamassassin', 4 + 2 texts")
     with pytest.raises(datasets.DatasetError, match="spamassassin holds texts, but networks are trained on images"):
         datasets.load_images("spamassassin", corpus)
+
+
+def official(mails, suffix="", extra=()):
+    """The five official archives by name, each with its folder and a file that is no mail."""
+    archives = {}
+    for collection, (file, folder) in _spamassassin.OFFICIAL.items():
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w:bz2") as archive:
+            own = [(path_of(name, data), data) for name, data in mails.items() if name.startswith(f"{collection}/")]
+            for path, data in [(f"package/data/{collection}/cmds", b"mv"), *own, *extra]:
+                info = tarfile.TarInfo(f"{folder}/{path.rpartition('/')[2]}{suffix}")
+                info.size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+        archives[file] = stream.getvalue()
+    return archives
+
+
+def put(corpus, archives):
+    (corpus / "spamassassin" / FILE).unlink(missing_ok=True)
+    for file, data in archives.items():
+        (corpus / "spamassassin" / file).write_bytes(data)
+
+
+def test_the_official_archives_hold_the_same(corpus):
+    first = datasets.load("spamassassin", corpus)
+    put(corpus, official(MAILS))
+    data = datasets.load("spamassassin", corpus)
+    assert data.fingerprint == first.fingerprint
+    assert list(data.columns_test["name"]) == list(first.columns_test["name"])
+    assert datasets.located("spamassassin", corpus) == str(corpus / "spamassassin")
+    (corpus / "spamassassin" / "20030228_spam.tar.bz2").unlink()
+    with pytest.raises(datasets.MissingError):
+        datasets.load("spamassassin", corpus)
+
+
+@pytest.mark.parametrize(
+    ("archives", "message"),
+    [
+        (lambda: official(changed(spam_1_00001=b"From: x\n\nclack\n")), "its texts have SHA-256"),
+        (lambda: official(without("spam-2/00001")), r"must have 4 \+ 2 mails, got 4 \+ 1"),
+        (lambda: official(MAILS | {"spam-2/00002": b"x"}), "it contains more than the official archive"),
+        (lambda: official(MAILS, suffix=".txt"), r"must have 4 \+ 2 mails, got 0 \+ 0"),
+        (lambda: {file: data[:-20] for file, data in official(MAILS).items()}, "ended before|truncated"),
+        (lambda: dict.fromkeys(official(MAILS), b"no archive"), "Invalid data stream"),
+        (lambda: dict.fromkeys(official(MAILS), package(MAILS)), "Invalid data stream"),
+        (lambda: dict.fromkeys(official(MAILS), bz2.compress(bytes(2**26))), "must have|truncated"),
+        (lambda: official(changed(spam_1_00001=bytes(2**20 + 1))), "has more than 1048576 bytes"),
+    ],
+)
+def test_altered_official_archives_are_refused(corpus, archives, message):
+    put(corpus, archives())
+    with pytest.raises(datasets.IntegrityError, match=f"is not the official dataset: .*(?:{message})"):
+        datasets.load("spamassassin", corpus)
 
 
 def changed(**changes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
 import os
@@ -75,12 +76,15 @@ def tar_members(path: Path, most: Mapping[str, int]) -> dict[str, bytes]:
 
 
 def tar_stream(path: Path, budget: int, most: Callable[[str], int | None]) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of the regular files in a .tar.gz for which `most` returns a number of bytes.
+    """Yield the names and contents of the regular files for which `most` returns a number of bytes.
+
+    The archive is a .tar.gz or, by its name, a .tar.bz2.
 
     It is an error if a file is larger than its number, or if all files, including skipped ones, exceed `budget` bytes.
     """
     try:
-        with _LimitedGzip(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
+        limited = _LimitedBz2 if path.suffix == ".bz2" else _LimitedGzip
+        with limited(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
             while (member := archive.next()) is not None:
                 name, size = member.name, member.size
                 budget -= tarfile.BLOCKSIZE + size
@@ -103,6 +107,19 @@ class _LimitedGzip(gzip.GzipFile):
 
     def read(self, size: int | None = -1) -> bytes:
         data = super().read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise InputError(LARGER)
+        return data
+
+
+class _LimitedBz2(bz2.BZ2File):
+    """The same for bzip2."""
+
+    left = HEADERS  # bytes
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(-1 if size is None else size)
         self.left -= len(data)
         if self.left < 0:
             raise InputError(LARGER)

