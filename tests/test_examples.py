@@ -1,4 +1,4 @@
-"""Examples that the documentation does not run: labels.py, and spam.py on a small corpus that is made up here."""
+"""Examples that the documentation does not run: labels.py, clinics.py, and spam.py on a small corpus made up here."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ SMALLER = {  # settings for hundreds of mails instead of thousands
     "2**14": "2**8",
     "10, random_state": "2, random_state",
     "20, replace=False": "3, replace=False",
-    "(1, 2, 5, 20, 30)": "(1, 4)",
+    "(1, 2, 5, 20, 30, 100, 300)": "(1, 4)",
     "n_jobs=2": "n_jobs=1",
     '"budgets": 10': '"budgets": 4',
     "best(10)": "best(4)",
@@ -38,7 +38,9 @@ def corpus(n_train=300, n_test=120):
     names = np.array([f"{'spam' if spam else 'easy-ham'}-2/{i:05d}" for i, spam in enumerate(y)])
     parts = slice(0, n_train), slice(n_train, None)
     (x, x_test), (y, y_test), (g, g_test), (n, n_test) = ([a[p] for p in parts] for a in (mails, y, domains, names))
-    return TextDataset("small", x, y, x_test, y_test, ("ham", "spam"), g, g_test, {"name": n}, {"name": n_test})
+    days = np.array(["2002-09-01", "NaT", "2002-07-01"], "datetime64[D]")
+    columns = [{"name": names, "date": np.resize(days, len(names))} for names in (n, n_test)]
+    return TextDataset("small", x, y, x_test, y_test, ("ham", "spam"), g, g_test, *columns)
 
 
 @pytest.mark.slow
@@ -48,10 +50,26 @@ def test_changed_labels_are_withstood_where_as_many_edited_samples_are_not():
     for name, (by_samples, by_labels) in found["certificates"].items():
         _, y, _, _ = found["cases"][name]
         truth = y[np.arange(len(y)) % 4 == 0]
-        assert (by_samples.unit, by_labels.unit) == ("samples", "labels")
-        for budget in (0, 1, 2, 4, 8):
-            shares = [runoff.certified_accuracy(c, truth, [budget])[0] for c in (by_samples, by_labels)]
-            assert shares[0] < shares[1]
+        for goal in (8, 16):
+            assert (by_samples[goal].unit, by_labels[goal].unit) == ("samples", "labels")
+            for budget in (0, 1, 2, 4, 8, goal):
+                shares = [runoff.certified_accuracy(c[goal], truth, [budget])[0] for c in (by_samples, by_labels)]
+                assert shares[0] < shares[1]
+
+
+def test_corrupt_clinics_within_the_radius_change_nothing(capsys):
+    code = (EXAMPLES / "clinics.py").read_text()
+    for given, smaller in (("(10, 20, 30, 40)", "(20, 30)"), ("[:20]", "[:4]"), ("(1, 2, 3, 5, 10)", "(1, 10)")):
+        assert given in code, given
+        code = code.replace(given, smaller)
+    found = {"__name__": "__main__"}
+    exec(compile(code, "examples/clinics.py", "exec"), found)  # noqa: S102
+    assert [c.unit for c in found["certificates"].values()] == ["sources", "samples", "labels"]
+    rows = re.findall(r"^ +(\d+) +(\d+) +(\d+) +(\d+)$", capsys.readouterr().out, re.MULTILINE)
+    assert [int(row[0]) for row in rows] == [1, 10]
+    for _, undefended, ours, proven in rows:
+        assert int(ours) <= int(proven)
+        assert int(ours) < int(undefended)
 
 
 def test_the_example_runs(monkeypatch, capsys):
@@ -70,9 +88,9 @@ def test_the_example_runs(monkeypatch, capsys):
         accuracy = found["by_class"](certificates, [0, 1, 20])
         assert 80 < accuracy[0] >= accuracy[1] >= accuracy[2]
     # Nothing gets through that is proven not to, however many mails a domain sends.
-    rows = re.findall(r"^ +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", printed, re.MULTILINE)
+    rows = re.findall(r"^ +(\d+) +(\d+) +(\d+) +(\d+) +(\d+) +(\d+)$", printed, re.MULTILINE)
     assert [int(row[0]) for row in rows] == [1, 4]
-    for _, _, one, proven, many in rows:
+    for _, _, _, one, many, proven in rows:
         assert int(one) <= int(proven) >= int(many)
     np.testing.assert_array_equal(  # after all poison is removed, the filter is the one that was certified
         found["certified"].certify(found["signs_test"]).radius, found["certificates"]["sources"].radius
