@@ -28,8 +28,8 @@ READ_AS: dict[str, type] = {
     "float64": np.float64,
 }
 
-FEWEST = 20  # inputs from which it can be told that a member votes the same for all of them
-STEP = 64  # inputs that are looked at together: nearly always the first are enough
+FEWEST = 20  # minimum of inputs to state that a member votes the same for all of them
+STEP = 64  # inputs that are compared at a time; the first almost always suffice
 
 Ballots = NDArray[np.unsignedinteger[Any]]
 
@@ -87,7 +87,7 @@ def points(block: NDArray[Any]) -> Ballots:
 def constant_members(scores: Any) -> int | None:
     """Return the number of members that rank the classes in the same way for every input; None for too few inputs.
 
-    Members without training samples, or with samples of one class, do: what they vote says nothing about an input.
+    These are members without training samples, or with samples of one class, whose votes do not depend on the input.
     """
     if len(scores) < FEWEST:
         return None

@@ -18,7 +18,7 @@ from runoff.errors import InputError
 from runoff.samples import Rows, Samples
 
 HASHES = ("content", "pixel-sum")
-PROBES = 8  # samples of each block that a user's hash is also asked for alone
+PROBES = 8  # samples of each block that are also passed separately to a user's hash
 
 
 def distinct(digests: hashing.Digests) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -162,7 +162,7 @@ class Partition:
 def _hashed_by(function: Callable[[Any], Any], samples: Samples) -> NDArray[np.uint64]:
     """Return a user's hash of each sample, which must depend on nothing but the sample.
 
-    The function gets samples in a form that no other sample can change, some at a time, and a few of them also alone.
+    The function gets blocks of samples in a form that no other sample can change, and a few samples also separately.
     """
     values = np.empty(len(samples), np.uint64)
     for rows, form in samples.plain():

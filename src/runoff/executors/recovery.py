@@ -29,7 +29,7 @@ from runoff.errors import InputError, MemberError, StorageError
 from runoff.executors.base import Item, Work
 
 FAILURES = 3  # of one item in the same way, before the run stops
-NODES = 10  # lost in a row with one item alone on them, before the run stops
+NODES = 10  # nodes lost in a row with one item in a separate task, before the run stops
 NAMED = re.compile(r"member (\d+)\b")
 
 

@@ -55,7 +55,7 @@ class Storage:
         return data if sha256(data) == digest else None
 
     def look(self, address: str, digest: str) -> tuple[bytes | None, bool]:
-        """Return a result if it is there and whole, and whether there is a file at all."""
+        """Return a result, or None if it is absent or damaged, and whether its file exists."""
         name = f"{address}-{digest}.result"
         if (data := self.get(address, digest)) is not None:
             return data, True
@@ -167,7 +167,7 @@ def missing(name: str, storage: Storage) -> StorageError:
 
 
 def damaged(name: str, storage: Storage) -> StorageError:
-    """Return the error for a result whose file does not have the content that its name says."""
+    """Return the error for a result whose file does not match the digest in its name."""
     return StorageError(
         f"{name} was stored, but its file in {storage.where} is damaged: check the disk or the file system"
     )

@@ -186,7 +186,7 @@ PAGE = {
         "these contribute, and add new sources; a sample that moves between sources is two edits;",
         "buckets": "The bucket of a sample depends on its source only, and a member depends on its own samples only: "
         "no scaler, vocabulary or encoder was fitted on all samples.",
-        "not_covered": "Sources that pose as others: if anybody can contribute in the name of another, that source is "
+        "not_covered": "Sources that pose as others: if anyone can contribute in the name of another, that source is "
         "corrupt, too. Encoders or other preprocessing trained on data that the attacker could edit.",
     },
     "labels": {

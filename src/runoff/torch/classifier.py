@@ -206,7 +206,7 @@ class TorchClassifier(Ensemble):
         if self.n_seeds != 1:
             raise InputError(f"n_seeds must be 1 with an encoder, whose heads are not random, got {self.n_seeds}")
         if self.executor is not None and not executors.get(self.executor).here:
-            raise InputError("executor must be 'local' with an encoder, whose features are computed here")
+            raise InputError("executor must be 'local' with an encoder, whose features are computed on this machine")
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:
         array = inputs.images(X, devices.find(self.device))

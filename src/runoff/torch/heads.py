@@ -69,7 +69,7 @@ class HeadTrainer(Trainer):
         return [NETWORK, self.encoder.identity, list(self.shape), self.n_classes, list(heads.STRENGTHS), _code()]
 
     def guess(self, n_samples: int, inputs: NDArray[Any]) -> float:
-        """Return roughly how many seconds it takes to encode training samples and inputs, if nothing is cached."""
+        """Return the estimated seconds to encode training samples and inputs, if nothing is cached."""
         encoder, block = self.encoder, inputs[: self.encoder.batch]
         encoder.uncached(block)  # warms up
         started = time.perf_counter()

@@ -44,7 +44,7 @@ def precision(x: Tensor) -> torch.dtype | None:
 
 @functools.cache
 def _supported(device: int) -> bool:
-    """Return whether these kernels can be used on a GPU. If not, the log says why, once per process."""
+    """Return whether these kernels can be used on a GPU. If not, log the reason once per process."""
     reason = _obstacle(device)
     if reason is not None:
         LOG.warning(

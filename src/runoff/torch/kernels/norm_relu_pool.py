@@ -30,7 +30,7 @@ def available(x: Tensor) -> bool:
 
 @functools.cache
 def _imported() -> bool:
-    """Return whether Triton is installed. If not, the log says so, once per process."""
+    """Return whether Triton is installed. If not, log that once per process."""
     if _kernels() is None:
         LOG.warning("networks on GPUs train without fused kernels, so steps take longer: Triton cannot be imported")
     return _kernels() is not None
