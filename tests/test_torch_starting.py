@@ -1,5 +1,6 @@
 """First weights: read from a file, the same for every network, part of its identity and of what is stored."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -14,10 +15,11 @@ from runoff import recipes
 from runoff.cli import main
 from runoff.errors import StorageError
 from runoff.isolation import seeds_of
+from runoff.report.source import Source
 from runoff.runs import Run
 from runoff.torch import TorchClassifier, Trainer, building, networks, starting
 from runoff.torch.identities import Identities, architecture
-from tests.test_torch_isolation import PLAIN, TEST_X, TRAIN_X, TRAIN_Y, jobs, same, trained
+from tests.test_torch_isolation import PLAIN, TEST_X, TEST_Y, TRAIN_X, TRAIN_Y, jobs, same, trained
 
 
 def stored(path, shape=(1, 8, 8), network=networks.small, seed=5):
@@ -145,6 +147,16 @@ def test_a_run_names_its_weights_and_refuses_others(tmp_path):
         assert refused.exit_code == 2
         assert "first_weights" in refused.output
     assert "0 networks trained" in run("--weights", str(file)).output
+    invoke = CliRunner().invoke
+    assert invoke(main, ["certify", out]).exit_code == 0
+    assert invoke(main, ["report", out, "--out", str(tmp_path / "report.html")]).exit_code == 0
+    first_screen = (tmp_path / "report.html").read_text().split("<main>")[0]
+    said = f"Networks started from given weights (w.safetensors, SHA-256 {first['sha256']}): everything here assumes"
+    assert said in first_screen
+    verified = invoke(main, ["verify", out, "--device", "cpu"])
+    assert f"Not checked: the initial weights {first['given']} (SHA-256 {first['sha256']}): they are trusted" in (
+        " ".join(verified.output.split())
+    )
     with pytest.raises(StorageError, match="have another SHA-256 than those that the run was trained with"):
         starting.recorded("small", {**first, "sha256": "0" * 64})
     manifest = tmp_path / "run" / "manifest.json"
@@ -165,6 +177,25 @@ def test_the_weights_of_the_package_fit_images_of_any_kind(shape):
     about = starting.available()["nin"]
     assert starting.first_weights_of(factory).described() == {"given": "procedural", "sha256": about["sha256"]}
     assert about["command"].startswith("runoff pretrain")
+
+
+@pytest.mark.skipif(not starting.available(), reason="the package has no weights yet")
+def test_a_run_from_the_weights_of_the_package_says_so_in_report_and_verification(tmp_path):
+    x, y = np.random.default_rng(0).integers(0, 256, (40, 16, 16, 3), dtype=np.uint8), np.arange(40) % 2
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x[:4], y_test=y[:4], classes=["a", "b"])
+    out, page = tmp_path / "run", tmp_path / "report.html"
+    settings = ("--k", 2, "--recipe", "quick", "--epochs", 1, "--weights", "procedural", "--device", "cpu")
+    assert run("train", tmp_path / "own.npz", *settings, "--out", out).exit_code == 0
+    sha256 = starting.available()["nin"]["sha256"]
+    assert run("certify", out).exit_code == 0
+    assert run("report", out, "--out", page).exit_code == 0
+    said = f"Networks started from weights in the package (procedural, SHA-256 {sha256}), which were trained on images"
+    assert said in page.read_text().split("<main>")[0]
+    verified = " ".join(run("verify", out, "--device", "cpu").output.split())
+    said = f"Checked: networks started from weights of this package, trained on procedural images (SHA-256 {sha256})"
+    assert said in verified
+    classifier_ = classifier(network="nin", weights="procedural", n_partitions=2).fit(TRAIN_X[:60], TRAIN_Y[:60])
+    assert Source.from_classifier(classifier_, TEST_X[:5], TEST_Y[:5]).first_weights == f"procedural, SHA-256 {sha256}"
 
 
 def test_weights_of_the_package_that_were_altered(tmp_path, monkeypatch):
@@ -211,3 +242,26 @@ def test_defaults_are_recorded_and_random_weights_can_be_had(tmp_path):
         assert result.exit_code == 0, result.output
         assert ("from procedural weights" in result.stdout) == (weights is not None)
         assert f"recipe {'paper' if options[:1] == ('--recipe',) else 'strong-no-flip'}" in result.stdout
+
+
+def test_epochs_on_the_command_line(tmp_path):
+    options = ("digits", "--k", 3, "--network", "small", "--device", "cpu", "--seed", 1, "--out", tmp_path / "run")
+    result = run("train", *options, "--epochs", 3)
+    assert result.exit_code == 0, result.output
+    opened = Run.open(tmp_path / "run")
+    assert opened.settings.recipe == dataclasses.replace(recipes.RECIPES["quick"], epochs=3).to_dict()
+    assert "recipe quick with 3 epochs" in opened.settings.describe()
+    assert "0 networks trained" in run("train", *options, "--epochs", 3).output
+    assert "give another directory" in run("train", *options).output
+    assert run("certify", tmp_path / "run").exit_code == 0
+    assert run("report", tmp_path / "run", "--out", tmp_path / "report.html").exit_code == 0
+    page = (tmp_path / "report.html").read_text()
+    assert "--recipe quick --epochs 3 --seed 1" in page
+    assert "quick with 3 epochs" in page
+    refused = run("train", "digits", "--k", 3, "--out", tmp_path / "x", "--encoder", "mine.safetensors", "--epochs", 3)
+    assert "--epochs is for networks, which are not trained with --encoder" in refused.output
+    paper = recipes.with_epochs(recipes.RECIPES["paper"], 50)
+    assert (paper.epochs, paper.milestones) == (50, (15, 30, 40))
+    assert recipes.named(paper.to_dict()) == ("paper", 50)
+    assert recipes.named(recipes.RECIPES["paper"].to_dict()) == ("paper", None)
+    assert recipes.named(dataclasses.replace(paper, lr=0.3).to_dict()) == (None, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -200,6 +200,24 @@ def default(dataset: str | None, images: NDArray[Any]) -> str:
         return DEFAULTS[dataset]
     large = images.ndim > 2 and min(images.shape[1:3]) >= SMALLEST
     return "strong-no-flip" if large and images.dtype == np.uint8 else "quick"
+
+
+def with_epochs(recipe: Recipe, epochs: int) -> Recipe:
+    """Return a recipe with another number of epochs, and its milestones moved in proportion."""
+    milestones = tuple(milestone * epochs // recipe.epochs for milestone in recipe.milestones)
+    return replace(recipe, epochs=epochs, milestones=milestones)
+
+
+def named(settings: dict[str, Any]) -> tuple[str | None, int | None]:
+    """Return the name of a recipe that a manifest records, and its number of epochs if only that differs."""
+    if (name := name_of(settings)) is not None:
+        return name, None
+    epochs = settings.get("epochs")
+    if not isinstance(epochs, int) or epochs < 1:
+        return None, None
+    same = (name for name, recipe in RECIPES.items() if with_epochs(recipe, epochs).to_dict() == settings)
+    found = next(same, None)
+    return found, None if found is None else epochs
 
 
 def name_of(settings: dict[str, Any]) -> str | None:

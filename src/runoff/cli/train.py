@@ -50,6 +50,11 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "strong-digits for mnist, quick for small or other inputs. Use paper to reproduce the paper.",
 )
 @click.option(
+    "--epochs",
+    type=click.IntRange(1),
+    help="Train for N epochs instead of the recipe's; the learning rate follows its schedule in proportion.",
+)
+@click.option(
     "--weights",
     metavar="FILE|procedural|random",
     help="Initialise all networks from a safetensors file that does not depend on the training samples, as written by "
@@ -103,6 +108,7 @@ def train(
     election: str | None,
     network: str,
     recipe: str | None,
+    epochs: int | None,
     weights: str | None,
     encoder: str | None,
     classes: int | list[str] | None,
@@ -156,7 +162,7 @@ def train(
     if encoder is not None:
         from runoff.torch import encoders, heads
 
-        _check_only_encoder(network, recipe, weights, n_seeds)
+        _check_only_encoder(network, recipe, epochs, weights, n_seeds)
         # Features of an image and its mirror image are averaged if the default recipe flips images.
         described = encoders.described(encoder, flip=recipes.get(name).flip, device=options.device)
         members = {"recipe": None, "network": heads.NETWORK, "encoder": described}
@@ -165,7 +171,8 @@ def train(
             weights = starting.PROCEDURAL
         first = starting.get(None if weights == "random" else weights, network)
         start = None if first is None else first.described()
-        members = {"recipe": recipes.get(name), "network": network, "first_weights": start}
+        chosen = recipes.get(name) if epochs is None else recipes.with_epochs(recipes.get(name), epochs)
+        members = {"recipe": chosen, "network": network, "first_weights": start}
     settings = work.settings_for(
         data,
         data.name,
@@ -198,9 +205,14 @@ def train(
         show_training(run, trained, options.as_json)
 
 
-def _check_only_encoder(network: str, recipe: str | None, weights: str | None, n_seeds: int) -> None:
+def _check_only_encoder(
+    network: str, recipe: str | None, epochs: int | None, weights: str | None, n_seeds: int
+) -> None:
     """Raise an error if `--encoder` is combined with options for networks."""
-    given = {"--network": network != "nin", "--recipe": recipe is not None, "--weights": weights is not None}
+    given = {
+        "--network": network != "nin", "--recipe": recipe is not None, "--epochs": epochs is not None,
+        "--weights": weights is not None,
+    }  # fmt: skip
     option = next((name for name, is_given in {**given, "--n-seeds": n_seeds > 1}.items() if is_given), None)
     if option is not None:
         raise RunError(f"{option} is for networks, which are not trained with --encoder: leave one of them out")

@@ -70,7 +70,9 @@ def collect(
     data: dict[str, Any] = {
         "version": __version__,
         "title": " and ".join(dict.fromkeys(source.dataset or source.name for source in sources)),
-        "unit": _words.counted(sources[0].unit, [source.encoder for source in sources]),
+        "unit": _words.counted(
+            sources[0].unit, [source.encoder for source in sources], [source.first_weights for source in sources]
+        ),
         "budgets": chosen,
         "baseline": BASELINE,
         "opened": opened,

@@ -66,8 +66,10 @@ def _how_trained(settings: Settings) -> Facts:
     """Return the initial weights and the recipe of members, or their encoder."""
     if settings.encoder is not None:
         return (("Encoder", encoder(settings.encoder)),)
-    recipe = recipes.name_of(settings.recipe) or json.dumps(settings.recipe, sort_keys=True)
-    return ("Initial weights", _first_weights(settings)), ("Recipe", recipe)
+    name, epochs = recipes.named(settings.recipe)
+    recipe = name or json.dumps(settings.recipe, sort_keys=True)
+    recipe += "" if epochs is None else f" with {epochs:,} epochs"
+    return ("Initial weights", first_weights(settings.first_weights) or "random"), ("Recipe", recipe)
 
 
 def encoder(described: dict[str, Any]) -> str:
@@ -77,16 +79,15 @@ def encoder(described: dict[str, Any]) -> str:
     return f"{name}, SHA-256 {sha256}" if sha256 else f"{name}, whose SHA-256 was not recorded"
 
 
-def _first_weights(settings: Settings) -> str:
-    if settings.first_weights is None:
-        return "random"
-    return f"{settings.first_weights['given']}, SHA-256 {settings.first_weights['sha256']}"
+def first_weights(described: dict[str, str] | None) -> str | None:
+    """Return the name of initial weights and the SHA-256 by which they are identified; None if they are random."""
+    return None if described is None else f"{place(described['given'])}, SHA-256 {described['sha256']}"
 
 
 def train_command(run: Run, path: Path, n_seeds: int) -> str:
     """Return the command that reproduces a run."""
     settings = run.settings
-    recipe = recipes.name_of(settings.recipe)
+    recipe, epochs = recipes.named(settings.recipe)
     options = [f"--k {settings.n_partitions}"]
     options += [f"--d {settings.spread}"] if settings.spread > 1 else []
     options += [f"--n-seeds {n_seeds}"] if n_seeds > 1 else []
@@ -98,6 +99,7 @@ def train_command(run: Run, path: Path, n_seeds: int) -> str:
     if settings.first_weights is not None or recipe in recipes.PROCEDURAL:
         options.append(f"--weights {weights}")
     options += [] if recipe is None else [f"--recipe {recipe}"]
+    options += [] if epochs is None else [f"--epochs {epochs}"]
     options += _classes_option(run)
     options += [f"--hash {settings.hash}"] if settings.hash != "content" else []
     options += ["--threat labels"] if settings.unit == "labels" else []

@@ -145,10 +145,12 @@ def _by(about: dict[str, Any], number: int) -> str:
     return f"by inserting, deleting or relabelling any {number:,} {samples}"
 
 
-def counted(name: str, encoders: Sequence[str | None] = ()) -> dict[str, str]:
-    """Return the words of the page that depend on the unit of edits and on trusted encoders."""
+def counted(name: str, encoders: Sequence[str | None] = (), first_weights: Sequence[str | None] = ()) -> dict[str, str]:
+    """Return the words of the page that depend on the unit of edits, on trusted encoders and on initial weights."""
     unit = unit_of(name)
-    definition = " ".join([unit.definition, *map(trusted, dict.fromkeys(filter(None, encoders)))])
+    assumed = [*map(trusted, dict.fromkeys(filter(None, encoders)))]
+    assumed += map(started, dict.fromkeys(filter(None, first_weights)))
+    definition = " ".join([unit.definition, *assumed])
     return {
         "name": unit.name,
         "noun": unit.noun,
@@ -164,6 +166,20 @@ def trusted(encoder: str) -> str:
     return (
         f"Members learn from the features of a trusted encoder ({encoder}): everything here assumes that no attacker "
         "could edit the encoder, or the data that it was trained on."
+    )
+
+
+def started(weights: str) -> str:
+    """State what initial weights of networks are assumed to be."""
+    name = weights.partition(",")[0]
+    if name == "procedural":
+        return (
+            f"Networks started from weights in the package ({weights}), which were trained on images that a formula "
+            "draws: no training sample influenced them."
+        )
+    return (
+        f"Networks started from given weights ({weights}): everything here assumes that no attacker could influence "
+        "them, and that they were not chosen by looking at the training samples."
     )
 
 

@@ -50,6 +50,7 @@ class Source:
     made, checked : commands or lines of Python that reproduce it and that check it
     notes : sentences about missing parts, with the reason
     encoder : the name and SHA-256 of the trusted encoder whose features members learn from; None without one
+    first_weights : the name and SHA-256 of the weights that networks started from; None if they were random
 
     """
 
@@ -77,6 +78,7 @@ class Source:
     checked: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
     encoder: str | None = None
+    first_weights: str | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.classes)) != len(self.classes):
@@ -85,6 +87,9 @@ class Source:
             raise InputError(f"{self.name} must have labels from 0 to {len(self.classes) - 1}")
         for name in ("name", "dataset", "classes", "facts", "made", "checked", "notes"):
             object.__setattr__(self, name, visible(getattr(self, name)))
+        for name in ("encoder", "first_weights"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, visible(getattr(self, name)))
         if self.labels.shape != self.ballots.shape[:1]:
             raise InputError(
                 f"{self.name} must have one label for each of {len(self.ballots)} inputs, got shape {self.labels.shape}"
@@ -200,6 +205,7 @@ class Source:
             made=made,
             checked=checked,
             encoder=None if classifier.encoder_ is None else _origin.encoder(classifier.encoder_.described()),
+            first_weights=_origin.first_weights(getattr(classifier, "first_weights_", None)),
         )
 
 
@@ -251,6 +257,7 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
         "checked": (_origin.check_command(path, seeds),),
         "notes": tuple(notes),
         "encoder": None if settings.encoder is None else _origin.encoder(settings.encoder),
+        "first_weights": _origin.first_weights(settings.first_weights),
     }
 
 

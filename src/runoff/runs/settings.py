@@ -34,7 +34,9 @@ class Settings:
         if self.encoder is not None:
             members = f"{self.network} heads on {Path(self.encoder['given']).name}"
         else:
-            members = f"{self.network}{start}, recipe {recipes.name_of(self.recipe) or 'another'}"
+            name, epochs = recipes.named(self.recipe)
+            members = f"{self.network}{start}, recipe {name or 'another'}"
+            members += "" if epochs is None else f" with {epochs:,} epochs"
         return f"{self.dataset}, k = {self.n_partitions}{d}, {members}, hash {self.hash}{by}"
 
     def to_dict(self) -> dict[str, Any]:

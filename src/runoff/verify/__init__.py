@@ -86,6 +86,7 @@ def run(
         if (encoder := steps.directory.manifest["settings"].get("encoder")) is not None:
             name = str(encoder.get("given"))[:200] if isinstance(encoder, dict) else "of this run"
             report.skipped(f"the encoder {name}", "it is trusted: nothing shows who could edit what it was trained on")
+        _first_weights(report, steps.directory.manifest["settings"].get("first_weights"))
         progress("hashing the samples")
         if steps.compare_dataset(dataset, why_no_dataset):
             progress("ranking the stored scores")
@@ -96,6 +97,23 @@ def run(
             else:
                 report.skipped("that retraining gives the same networks", "--retrain N checks N of them")
     return report
+
+
+def _first_weights(report: Report, described: Any) -> None:
+    """Report what is known of the weights that networks started from."""
+    if described is None:
+        return
+    about = described if isinstance(described, dict) else {}
+    given, sha256 = (str(about.get(key))[:200] for key in ("given", "sha256"))
+    package = Path(__file__).parent.parent / "torch" / "weights" / "manifest.json"
+    shipped = json.loads(package.read_text(encoding="utf-8")).values() if package.is_file() else ()
+    if any(entry["sha256"] == sha256 for entry in shipped):
+        report.passed(f"networks started from weights of this package, trained on procedural images (SHA-256 {sha256})")
+    else:
+        report.skipped(
+            f"the initial weights {given} (SHA-256 {sha256})",
+            "they are trusted: nothing shows that they do not depend on the training samples",
+        )
 
 
 def _resolved(argument: Any, why: str) -> tuple[Any, str]:
