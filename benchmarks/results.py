@@ -5,12 +5,13 @@ python -m benchmarks.results add DIRECTORY
 python -m benchmarks.results tables
 python -m benchmarks.results figure --out docs/figures/results.svg
 python -m benchmarks.results parts --out docs/figures/results-parts.svg
+python -m benchmarks.results against-parts --out docs/figures/results-against-parts.svg
 
 `members` compares the variants of a recipe, out of part. `add` adds runs to docs/results-runs.csv, which has a row for
 each ensemble, election and number of edits; the same run is replaced. `tables` prints the tables of docs/results.md:
 means and standard deviations over runs that differ in nothing but random numbers; it also writes them to
-docs/results.csv, with the rows of the paper's recipe. `figure` draws them, and `parts` draws those of encoders by
-number of parts.
+docs/results.csv, with the rows of the paper's recipe. `figure` draws them, and `parts` and
+`against-parts` draw those of encoders, a curve for each number of parts and for each number of edits.
 """
 
 import argparse
@@ -188,7 +189,8 @@ def print_tables(given):
         }
         if ours:
             print_row(
-                "runoff, paper's recipe, test", [ours[budgets[0]]["clean"], *(ours[e]["certified"] for e in budgets)]
+                "runoff, paper's recipe, test",
+                [f"{float(n):.2f}" for n in (ours[budgets[0]]["clean"], *(ours[e]["certified"] for e in budgets))],
             )
         print_row("paper, best row", ["", *(f"{paper_best(dataset, k, e):.2f}" for e in budgets)])
 
@@ -201,7 +203,7 @@ def print_encoders(rows):
     print(f"|{' --- |' * (3 + len(ENCODER_EDITS))}")
     for k in dict.fromkeys(row["k"] for row in rows):
         at = {int(row["edits"]): row for row in rows if row["k"] == k}
-        cells = [next((at[e]["certified"] for e in sorted(at) if e >= edits), "0.00") for edits in ENCODER_EDITS]
+        cells = [f"{measured_at(rows, int(k), edits):.2f}" for edits in ENCODER_EDITS]
         print_row(f"{int(k):,} | {at[0]['members']} | {at[0]['seconds']}", cells)
 
 
@@ -287,16 +289,51 @@ def parts_figure(given):
     drawing.savefig(given.out, metadata={"Date": None})
 
 
+def against_parts_figure(given):
+    """Draw certified accuracy with a trusted encoder by number of parts, a curve for each number of edits."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"svg.hashsalt": "runoff", "svg.fonttype": "none", "font.size": 8})
+    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
+    rows = [row for row in read(given.csv) if (row["track"], row["election"]) == ("encoder", "runoff")]
+    drawing, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+    numbers = sorted({int(row["k"]) for row in rows})
+    edits = [n for n in ENCODER_EDITS if n >= 10]
+    for n, shade in zip(edits, plt.get_cmap("viridis")(np.linspace(0, 0.9, len(edits))), strict=True):
+        points = [(k, measured_at(rows, k, n)) for k in numbers if n <= k // 2]
+        ax.plot(*zip(*points, strict=True), "o-", color=shade, lw=1.3, ms=3, label=f"{n} edits")
+    ax.set(xlabel="number of parts k", ylabel="certified accuracy, %", xscale="log", ylim=(0, 100))
+    ax.set_xticks(numbers, [f"{k:,}" for k in numbers])
+    ax.minorticks_off()
+    ax.legend(frameon=False, ncols=2, loc="center left", bbox_to_anchor=(1, 0.5))
+    drawing.savefig(given.out, metadata={"Date": None})
+
+
+def measured_at(rows, k, edits):
+    """Return certified accuracy with k parts; between two measured numbers of edits, the larger one's."""
+    at = {int(row["edits"]): float(row["certified"]) for row in rows if int(row["k"]) == k}
+    return next((at[e] for e in sorted(at) if e >= edits), 0.0)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["members", "add", "tables", "figure", "parts"])
+    parser.add_argument("what", choices=list(COMMANDS))
     parser.add_argument("directory", type=Path, nargs="?")
     parser.add_argument("--runs", type=Path, default=Path("docs/results-runs.csv"))
     parser.add_argument("--csv", type=Path, default=Path("docs/results.csv"))
     parser.add_argument("--out", type=Path, default=Path("docs/figures/results.svg"))
     parser.add_argument("--reproduction", type=Path, default=Path("docs/reproduction.csv"))
     given = parser.parse_args()
-    {"members": members, "add": add, "tables": print_tables, "figure": figure, "parts": parts_figure}[given.what](given)
+    COMMANDS[given.what](given)
+
+
+COMMANDS = {
+    "members": members, "add": add, "tables": print_tables, "figure": figure, "parts": parts_figure,
+    "against-parts": against_parts_figure,
+}  # fmt: skip
 
 
 if __name__ == "__main__":
