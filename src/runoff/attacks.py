@@ -90,10 +90,10 @@ def find(
     outcome = election.hold(ballots)
     spread = disjoint(len(ballots)) if spread is None else spread
     if target is not None:
-        found = election.smallest_to(ballots, outcome, target, spread, cost)
-        if found is None:
+        cheapest = election.smallest_to(ballots, outcome, target, spread, cost)
+        if cheapest is None:
             return None
-        threat, buckets = found
+        threat, buckets = cheapest
         return _replayed(election, ballots, outcome, threat, spread.reached(buckets), buckets, target)
     if spread.one_to_one is not None:
         takeovers = (election.takeover(ballots, outcome, size) for size in range(cost, len(ballots) + 1))

@@ -156,8 +156,8 @@ class RunoffClassifier(Ensemble):
         quiet = False if executor.here or len(which) < 2 else None
         watch = Watch(show=True if self.verbose and len(which) > 1 else quiet)  # not for the check of one member
         with closing(executor.run(work, which, watch=watch)) as results:
-            shown = with_progress(results, "training members", len(which), show=watch.show, note=watch.note)
-            return sorted((member for _, member in shown), key=lambda member: member.index)
+            members = with_progress(results, "training members", len(which), show=watch.show, note=watch.note)
+            return sorted((member for _, member in members), key=lambda member: member.index)
 
     def _check_repeats(self, trained: Sequence[Member], executor: Executor, work: Fitting) -> None:
         """Raise an error if the estimator is not reproducible: score one member twice, and again after retraining it.

@@ -229,6 +229,6 @@ def _together(
     """Return the collective accuracy for each budget."""
     from runoff.collective import by_budget
 
-    found = by_budget(certificates, y, budgets, scores=array, time_limit=time_limit)
-    shares = dict(with_progress(found, "bounding collective accuracy", len(set(budgets))))
+    bounds = by_budget(certificates, y, budgets, scores=array, time_limit=time_limit)
+    shares = dict(with_progress(bounds, "bounding collective accuracy", len(set(budgets))))
     return [shares[budget] for budget in budgets]

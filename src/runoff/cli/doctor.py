@@ -45,7 +45,7 @@ def _findings() -> dict[str, dict[str, Any]]:
     import runoff
 
     versions = {name: version for name in PACKAGES if (version := _version(name)) is not None}
-    found: dict[str, dict[str, Any]] = {
+    sections: dict[str, dict[str, Any]] = {
         "runoff": {"version": __version__, "directory": str(Path(runoff.__file__).parent)},
         "system": {
             "python": sys.version.split()[0],
@@ -59,7 +59,7 @@ def _findings() -> dict[str, dict[str, Any]]:
         "places": _places(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
-    return {title: lines for title, lines in found.items() if lines}
+    return {title: lines for title, lines in sections.items() if lines}
 
 
 def _version(package: str) -> str | None:
@@ -75,11 +75,11 @@ def _devices() -> dict[str, str]:
         import torch
     except ImportError:
         return {"cpu": "scikit-learn models only; networks need: pip install 'runoff[torch]'"}
-    found = {"cpu": f"{torch.get_num_threads()} threads"}
+    devices = {"cpu": f"{torch.get_num_threads()} threads"}
     for i in range(torch.cuda.device_count()):
         about = torch.cuda.get_device_properties(i)
-        found[f"cuda:{i}"] = f"{about.name}, {size(about.total_memory)}, CUDA {torch.version.cuda}"
-    return found
+        devices[f"cuda:{i}"] = f"{about.name}, {size(about.total_memory)}, CUDA {torch.version.cuda}"
+    return devices
 
 
 def _places() -> dict[str, str]:

@@ -30,12 +30,12 @@ class Requirement:
     percent: float
     correct: bool
 
-    def needed(self, of: int) -> int:
+    def needed(self, total: int) -> int:
         """Return the smallest number of inputs that meets the percentage.
 
         The tolerance absorbs rounding: 1.1 % of 3,000 is 33, although 1.1 * 3000 exceeds 3300 in floating point.
         """
-        return math.ceil(self.percent * of / 100 - 1e-9)
+        return math.ceil(self.percent * total / 100 - 1e-9)
 
 
 @dataclass(frozen=True)

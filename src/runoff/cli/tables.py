@@ -81,7 +81,7 @@ def train_table(
         click.echo(json.dumps(facts | {"undefended_accuracy": None if np.isnan(accuracy) else accuracy}))
         return
     click.echo(f"{count(len(X), 'sample')} of {path.name}: {classifier.balance()}; trained in {duration(seconds)}")
-    shown = shlex.quote(str(out))
+    directory = shlex.quote(str(out))
     columns = f"--label-column {shlex.quote(label_column)}"
     columns += "" if group_column is None else f" --group-column {shlex.quote(group_column)}"
     accuracy, error = _undefended(classifier)
@@ -90,8 +90,8 @@ def train_table(
             f"One undefended model: {100 * accuracy:.1f} % ± {100 * error:.1f} without attack (trained on four fifths "
             "of the samples, scored on the rest)"
         )
-    click.echo(f"Next: runoff certify {shown} --inputs NEW.csv {columns}")
-    click.echo(f"Verify with: runoff verify {shown} --data {shlex.quote(str(path))} {columns}")
+    click.echo(f"Next: runoff certify {directory} --inputs NEW.csv {columns}")
+    click.echo(f"Verify with: runoff verify {directory} --data {shlex.quote(str(path))} {columns}")
 
 
 def _undefended(classifier: RunoffClassifier) -> tuple[float, float]:

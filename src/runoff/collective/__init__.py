@@ -62,8 +62,8 @@ class CollectiveAttack:
             raise InputError(f"the input must be one of the {len(self.flipped)} that are flipped, got {i!r}")
         election = self._certificates.election
         ballots = self._ballots(i)
-        found = attacks.carried_out(election, ballots, self.members, self.buckets)
-        return found.named(self._certificates.classes)
+        attack = attacks.carried_out(election, ballots, self.members, self.buckets)
+        return attack.named(self._certificates.classes)
 
 
 def collective_accuracy(

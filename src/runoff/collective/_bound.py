@@ -63,7 +63,7 @@ def _rounds(
     moments = semidefinite.uniform(n_buckets, edits)
     cells = _sorted(describe(contested, edits, deadline), edits, moments, deadline)
     edges = np.unique(np.linspace(0, n_inputs, max(CLASSES, -(-n_inputs // majorants.MOST_INPUTS)) + 1, dtype=int))
-    found = [[_constant(n_buckets, int(n))] for n in np.diff(edges)]  # the constant function: all inputs are flipped
+    combinations = [[_constant(n_buckets, int(n))] for n in np.diff(edges)]  # the constant: all inputs are flipped
     least = np.inf  # no combination of functions is better than the best ones for the moments of one attack
     slowest = 0.0
     for done in range(1, rounds + 1):
@@ -77,20 +77,20 @@ def _rounds(
                 value += majorants.fit_all(*cells, first, last, edits, moments, total)
             return total, value
 
-        parts = list(pool.map(fitted, range(len(found))))
-        for functions, (total, _) in zip(found, parts, strict=True):
+        parts = list(pool.map(fitted, range(len(combinations))))
+        for functions, (total, _) in zip(combinations, parts, strict=True):
             functions.append(total)
         least = min(least, sum(value for _, value in parts))
-        forms = [[total / (2.0 * majorants.UNIT) for total in functions] for functions in found]
+        forms = [[total / (2.0 * majorants.UNIT) for total in functions] for functions in combinations]
         last = done == rounds or (deadline is not None and began + 3 * slowest > deadline)
         relaxed = semidefinite.relax(forms, edits, 0.3 if last else max(0.3, n_inputs / 120), deadline)
         last = last or relaxed.value - least < 1
         if last or deadline is not None:
-            yield _proven(found, relaxed, edits, n_inputs, deadline)
+            yield _proven(combinations, relaxed, edits, n_inputs, deadline)
         if last:
             return
         moments = moments + (relaxed.moments - moments) * STEP
-        for functions, weight in zip(found, relaxed.weights, strict=True):
+        for functions, weight in zip(combinations, relaxed.weights, strict=True):
             functions[:] = [functions[p] for p in np.sort(np.argsort(-weight, kind="stable")[:FORMS])]
         slowest = max(slowest, time.monotonic() - began)
 

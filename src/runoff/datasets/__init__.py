@@ -131,7 +131,7 @@ def _reader(entry: Entry) -> Any:
 
 
 def _read(entry: Entry, reader: Any, root: Path, data_dir: str | os.PathLike[str] | None) -> Dataset | TextDataset:
-    from runoff.datasets._found import LayoutError
+    from runoff.datasets._candidates import LayoutError
 
     if entry.name == "gtsrb":
         for cache in reader.caches(root):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from runoff.datasets import _pickles
 from runoff.datasets._archives import read_bounded, tar_members
+from runoff.datasets._candidates import Candidate, LayoutError
 from runoff.datasets._dataset import Dataset
-from runoff.datasets._found import Candidate, LayoutError
 from runoff.datasets.catalogue import Archive, Entry
 
 PLACES = ("cifar10", ".", "cifar-10", "CIFAR10")

@@ -104,13 +104,13 @@ class Dataset:
 
     def checksums(self) -> dict[str, str]:
         """Return the SHA-256 of each kind of content, as listed in the catalogue."""
-        found = {
+        digests = {
             "pixels": sha256(self.x_train, self.x_test),
             "labels": sha256(self.y_train.astype(np.uint8), self.y_test.astype(np.uint8)),
         }
         if self.original_digests is not None and self.original_sums is not None:
-            found["original pixels"] = sha256(self.original_digests, self.original_sums)
-        return found
+            digests["original pixels"] = sha256(self.original_digests, self.original_sums)
+        return digests
 
     @property
     def fingerprint(self) -> str:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from runoff import hashing
 from runoff.datasets import npz
 from runoff.datasets._archives import Files, Folder, Zip
+from runoff.datasets._candidates import Candidate, LayoutError
 from runoff.datasets._dataset import DIGEST_BYTES, Dataset
-from runoff.datasets._found import Candidate, LayoutError
 from runoff.datasets._images import decoded, resized
 from runoff.datasets.catalogue import Archive, Entry
 from runoff.datasets.places import user_cache

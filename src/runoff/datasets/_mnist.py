@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff.datasets._archives import read_bounded
+from runoff.datasets._candidates import Candidate, LayoutError
 from runoff.datasets._dataset import Dataset
-from runoff.datasets._found import Candidate, LayoutError
 from runoff.datasets.catalogue import Archive, Entry
 
 PLACES = ("mnist", ".", "MNIST/raw", "mnist/MNIST/raw", "MNIST")

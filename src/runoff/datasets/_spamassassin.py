@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from runoff.datasets._archives import LARGER, tar_stream
-from runoff.datasets._found import Candidate, LayoutError
+from runoff.datasets._candidates import Candidate, LayoutError
 from runoff.datasets._texts import Column, TextDataset
 from runoff.datasets.catalogue import Archive, Entry
 from runoff.datasets.mails import sender_domain, sent_on

@@ -24,10 +24,10 @@ _SECOND_LEVEL = frozenset(
 def headers(mail: str) -> dict[str, str]:
     """Return the headers by lower-case name, unfolded to one line each, and without repetitions."""
     head = mail.replace("\r\n", "\n").partition("\n\n")[0]
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for name, value in _HEADER.findall(head):
-        found.setdefault(name.lower(), " ".join(value.split()))
-    return found
+        by_name.setdefault(name.lower(), " ".join(value.split()))
+    return by_name
 
 
 def sender_domain(mail: str) -> str:
@@ -43,8 +43,8 @@ def sender_domain(mail: str) -> str:
     """
     value = headers(mail).get("from", "")
     bracketed = re.findall(r"<([^<>]*)>", value)
-    found = _ADDRESS.findall(bracketed[-1] if bracketed else value)
-    labels = [label for label in found[-1].lower().split(".") if label] if found else []
+    domains = _ADDRESS.findall(bracketed[-1] if bracketed else value)
+    labels = [label for label in domains[-1].lower().split(".") if label] if domains else []
     if len(labels) < 2:
         return UNKNOWN
     if all(label.isdigit() for label in labels):

@@ -62,15 +62,15 @@ def _parts(mail: str) -> dict[str, str]:
 def _decoded(body: str) -> str:
     """Return a body with its quoted-printable and base64 parts decoded, as far as that is possible."""
 
-    def block(found: re.Match[str]) -> str:
+    def block(match: re.Match[str]) -> str:
         try:
-            return binascii.a2b_base64(found[0]).decode("latin-1")
+            return binascii.a2b_base64(match[0]).decode("latin-1")
         except (binascii.Error, ValueError):
             return ""
 
     body = re.sub(r"(?:^[A-Za-z0-9+/]{60,76}\n){2,}(?:[A-Za-z0-9+/]{0,76}={0,2}$)?", block, body, flags=re.MULTILINE)
     if re.search(r"=3D|=20$|=\n", body):
-        body = re.sub(r"=([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), body.replace("=\n", ""))
+        body = re.sub(r"=([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), body.replace("=\n", ""))
     return body
 
 

@@ -80,9 +80,9 @@ class Maximin(Election):
         overtaking = Overtaking(ballots, target)
         bound = overtaking.bounds(spread.reach)
         for size in range(cost, spread.n_buckets + 1):
-            found = overtaking.search(size, bound, spread.reach, TARGET_NODES + spread.n_buckets)[2]
-            if found is not None:
-                return found
+            takeover = overtaking.search(size, bound, spread.reach, TARGET_NODES + spread.n_buckets)[2]
+            if takeover is not None:
+                return takeover
         return None
 
     def certify_spread(

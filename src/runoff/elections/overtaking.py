@@ -129,9 +129,9 @@ class Overtaking:
         for b in np.argsort(bound[u], kind="stable"):
             if bound[u, b] > size:
                 break
-            verdict, budget, found = self._extend({**choice, u: int(b)}, size, bound, reach, budget)
+            verdict, budget, takeover = self._extend({**choice, u: int(b)}, size, bound, reach, budget)
             if verdict != PROVEN:
-                return verdict, budget, found
+                return verdict, budget, takeover
         return PROVEN, budget, None
 
     def _spare(self, members: Members) -> NDArray[np.int64]:

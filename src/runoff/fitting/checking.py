@@ -132,9 +132,9 @@ def is_text(X: Any) -> bool:
         return bool(are_texts) and are_texts[0]
     at = are_texts.index(False)
     value = list(X)[at]
-    shown = "a missing value" if value is None or value != value else f"a {type(value).__name__}"
+    instead = "a missing value" if value is None or value != value else f"a {type(value).__name__}"
     raise InputError(
-        f"texts must be strings, got {shown} for text {at}: use '' for a text without words, or leave the sample out"
+        f"texts must be strings, got {instead} for text {at}: use '' for a text without words, or leave the sample out"
     )
 
 
@@ -173,9 +173,9 @@ def idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: 
 
 def warn_of_fitted_steps(samples: Samples, stacklevel: int) -> None:
     """Warn if X appears to be transformed by a step that was fitted on all samples."""
-    if len(samples) < FEWEST or (found := _trace(samples)) is None:
+    if len(samples) < FEWEST or (trace := _trace(samples)) is None:
         return
-    sign, step = found
+    sign, step = trace
     warnings.warn(f"{sign}; {ADVICE.format(step=step)}", FittedInFrontWarning, stacklevel=stacklevel + 1)
 
 

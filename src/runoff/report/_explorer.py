@@ -60,12 +60,12 @@ def radii_to(source: Source, certificates: Certificates, inputs: Sequence[int]) 
     for i in inputs:
         votes = count_votes(points(np.asarray(source.ballots[i])[None])[0])
         rivals[i] = [int(c) for c in np.argsort(-votes, kind="stable") if c != predicted[i]][:RIVALS]
-    found: dict[int, list[tuple[int, int]]] = {i: [] for i in inputs}
+    radii: dict[int, list[tuple[int, int]]] = {i: [] for i in inputs}
     for c in sorted({c for classes in rivals.values() for c in classes}):
         rows = [i for i in inputs if c in rivals[i]]
         for i, radius in zip(rows, certificates[rows].radius_to(source.classes[c]).tolist(), strict=True):
-            found[i].append((c, radius))
-    return {i: sorted(pairs, key=lambda pair: (pair[1], pair[0])) for i, pairs in found.items()}
+            radii[i].append((c, radius))
+    return {i: sorted(pairs, key=lambda pair: (pair[1], pair[0])) for i, pairs in radii.items()}
 
 
 def _election(i: int, ballots: Ballots, spread: Spread, certificates: Certificates) -> dict[str, Any]:

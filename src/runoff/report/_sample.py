@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 def groups(sources: Sequence[Source]) -> list[list[int]]:
     """Return groups of the indices of sources with the same test inputs: equal dataset, classes and labels."""
-    found: dict[tuple[Any, ...], list[int]] = {}
+    by_inputs: dict[tuple[Any, ...], list[int]] = {}
     for s, source in enumerate(sources):
         labels = np.ascontiguousarray(source.labels, np.int64).tobytes()
-        found.setdefault((source.dataset, source.classes, labels), []).append(s)
-    return list(found.values())
+        by_inputs.setdefault((source.dataset, source.classes, labels), []).append(s)
+    return list(by_inputs.values())
 
 
 def rows(source: Source, certificates: Certificates, size: int) -> NDArray[np.int64]:

@@ -57,7 +57,7 @@ def _within(values: NDArray[Any], n_classes: int, what: str) -> NDArray[np.int64
 
 def rows(sources: Sequence[Source]) -> tuple[list[dict[str, Any]], list[int | None]]:
     """Return one row per undefended model, and the index of the row of each source; equal predictions share a row."""
-    found: dict[tuple[bytes, bytes], int] = {}
+    rows_by_model: dict[tuple[bytes, bytes], int] = {}
     models: list[dict[str, Any]] = []
     places: list[int | None] = []
     for source in sources:
@@ -65,8 +65,8 @@ def rows(sources: Sequence[Source]) -> tuple[list[dict[str, Any]], list[int | No
             places.append(None)
             continue
         key = source.undefended.tobytes(), source.labels.tobytes()
-        if key not in found:
-            found[key] = len(models)
+        if key not in rows_by_model:
+            rows_by_model[key] = len(models)
             right = source.labels[source.undefended == source.labels]
             models.append(
                 {
@@ -76,7 +76,7 @@ def rows(sources: Sequence[Source]) -> tuple[list[dict[str, Any]], list[int | No
                     "per_class": np.bincount(right, minlength=len(source.classes)).tolist(),
                 }
             )
-        places.append(found[key])
+        places.append(rows_by_model[key])
     for model in models:
         model["label"] = f"undefended, {model['label']}" if len(models) > 1 else "undefended"
     return models, places

@@ -131,14 +131,14 @@ def _check_complete(path: Path, which: NDArray[np.int64], shape: tuple[int, ...]
         i, m, c = (known[at] for known, at in zip(names, np.unravel_index(place, shape), strict=True))
         return f"member {m!s:.{SHOWN}} for class {c!s:.{SHOWN}} of input {i!s:.{SHOWN}}"
 
-    found, counts = np.unique(which, return_counts=True)
+    cells, counts = np.unique(which, return_counts=True)
     if (counts > 1).any():
         raise InputError(
-            f"{path} must have one score per member, class and input, got two of {described(int(found[counts > 1][0]))}"
+            f"{path} must have one score per member, class and input, got two of {described(int(cells[counts > 1][0]))}"
         )
-    if len(found) < math.prod(shape):
-        gaps = np.flatnonzero(found != np.arange(len(found)))
-        place = int(gaps[0]) if gaps.size else len(found)
+    if len(cells) < math.prod(shape):
+        gaps = np.flatnonzero(cells != np.arange(len(cells)))
+        place = int(gaps[0]) if gaps.size else len(cells)
         raise InputError(
             f"{path} must have a score of every member for every class of every input: {described(place)} is missing"
         )

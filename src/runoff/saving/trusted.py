@@ -78,8 +78,8 @@ def version_of(package: str) -> str | None:
 
 def refusal(unknown: list[str]) -> str:
     """Return the end of a sentence that says how to load types that are not trusted."""
-    shown = ", ".join(unknown)
+    names = ", ".join(unknown)
     return (
-        f"holds types that are not on the list of trusted types, {shown}: if they are yours, or you trust the "
+        f"holds types that are not on the list of trusted types, {names}: if they are yours, or you trust the "
         f"package, pass them as load(path, trusted={tuple(unknown)!r})"
     )

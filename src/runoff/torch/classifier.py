@@ -304,8 +304,8 @@ class TorchClassifier(Ensemble):
         """Yield the index and the scores of each member."""
         states = [((m.index, s), state) for m in self.members_ for s, state in enumerate(m.fitted)]
         scored = self._network_scores(states, self._as_scored(inputs.data))
-        shown = with_progress(scored, "scoring inputs", len(states), show=self.progress)
-        return scores_by_member(self.members_, shown, len(inputs))
+        with_bar = with_progress(scored, "scoring inputs", len(states), show=self.progress)
+        return scores_by_member(self.members_, with_bar, len(inputs))
 
     def _network_scores(self, states: list[Any], inputs: NDArray[Any]) -> Iterator[Any]:
         """Yield the scores of all networks, from memory if the inputs are those passed to `fit`."""

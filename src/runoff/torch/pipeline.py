@@ -175,17 +175,17 @@ class Pipeline:
         """Train the missing networks, and yield each when it is stored."""
         done, watch = len(self.jobs) - len(self.missing), Watch(show)
         with closing(self._results(watch)) as results:
-            shown = with_progress(
+            networks = with_progress(
                 results, "training networks", len(self.missing), done=done, show=show, note=watch.note
             )
-            yield from shown
+            yield from networks
 
     def _results(self, watch: Watch) -> Generator[Trained]:
         """Collect the networks that other processes have finished, then train the rest."""
         work, storage = self.work(), self.executor.storage_for(self.store.arriving)
-        left, found = dict(work.jobs), [] if storage is None else storage.existing()
-        by_address = {work.address(key): key for key in left} if found else {}
-        for address, digest in found:  # finished before an interruption
+        left, finished = dict(work.jobs), [] if storage is None else storage.existing()
+        by_address = {work.address(key): key for key in left} if finished else {}
+        for address, digest in finished:  # finished before an interruption
             key = by_address.get(address)
             if key in left and storage is not None and (data := storage.get(address, digest)) is not None:
                 watch.nodes["earlier"] += 1
