@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from pickletools import genops  # parses opcodes without executing them
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from runoff._io.opcodes import Interpreter
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
 DTYPES = {"torch FloatStorage": "<f4", "torch LongStorage": "<i8"}
@@ -101,83 +102,12 @@ def _array(tensor: _Tensor, storage: NDArray[Any]) -> NDArray[Any]:
     return np.lib.stride_tricks.as_strided(storage[tensor.offset :], shape, steps, writeable=False).copy()
 
 
-_PLAIN = {"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"}
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list}
-_PUT = {"BINPUT", "LONG_BINPUT"}
-_GET = {"BINGET", "LONG_BINGET"}
-
-
-class _Reader:
+class _Reader(Interpreter):
     """An interpreter of the opcodes that describe a dictionary of tensors."""
 
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
-
-    def step(self, code: str, argument: Any) -> None:
-        stack = self.stack
-        if code in _PLAIN:
-            stack.append(argument)
-        elif code in _CONSTANTS:
-            stack.append(_CONSTANTS[code])
-        elif code in _TUPLES:
-            stack.append(tuple(self.popped(_TUPLES[code])))
-        elif code in _EMPTY:
-            stack.append(_EMPTY[code]())
-        elif code in _PUT:
-            self.memo[argument] = stack[-1]
-        elif code in _GET:
-            stack.append(self.memo[argument])
-        else:
-            handler = getattr(self, f"do_{code.lower()}", None)
-            if handler is None:
-                raise StateDictError(f"it holds the opcode {code}, which is not allowed")
-            handler(argument)
-
-    def popped(self, n: int) -> list[Any]:
-        if not 0 <= n <= len(self.stack):
-            raise StateDictError("its stack is too short")
-        values = self.stack[len(self.stack) - n :]
-        del self.stack[len(self.stack) - n :]
-        return values
-
-    def marked(self) -> list[Any]:
-        return self.popped(len(self.stack) - self.marks.pop())
-
-    def do_proto(self, _: Any) -> None:
-        """Ignore the protocol version: only the opcodes matter."""
-
-    def do_mark(self, _: Any) -> None:
-        self.marks.append(len(self.stack))
-
-    def do_tuple(self, _: Any) -> None:
-        self.stack.append(tuple(self.marked()))
-
-    def do_setitem(self, _: Any) -> None:
-        self.update(self.popped(2))
-
-    def do_setitems(self, _: Any) -> None:
-        self.update(self.marked())
-
-    def update(self, pairs: list[Any]) -> None:
-        target, keys = self.stack[-1], pairs[::2]
-        if type(target) is not dict or not all(type(key) is str for key in keys):
-            raise StateDictError("it has a dictionary whose keys are not strings")
-        target.update(zip(keys, pairs[1::2], strict=True))
-
-    def do_append(self, _: Any) -> None:
-        self.extend(self.popped(1))
-
-    def do_appends(self, _: Any) -> None:
-        self.extend(self.marked())
-
-    def extend(self, values: list[Any]) -> None:
-        if type(self.stack[-1]) is not list:
-            raise StateDictError("it appends to something that is not a list")
-        self.stack[-1].extend(values)
+    error = StateDictError
+    plain = frozenset({"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE"})
+    keys = (str,)
 
     def do_global(self, argument: str) -> None:
         if argument not in NAMES:
@@ -198,13 +128,7 @@ class _Reader:
 
 def _value(file: io.BytesIO) -> Any:
     """Return the value of the next pickle."""
-    reader = _Reader()
-    for opcode, argument, _ in genops(file):
-        if opcode.name == "STOP":
-            (value,) = reader.popped(1)
-            return value
-        reader.step(opcode.name, argument)
-    raise StateDictError("it is truncated")
+    return _Reader().run(file)
 
 
 def _storage(described: Any) -> _Storage:

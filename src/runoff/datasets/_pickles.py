@@ -8,11 +8,12 @@ that describe an array of uint8. Names are never imported; a file with any other
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pickletools import genops  # parses opcodes without executing them
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from runoff._io.opcodes import Interpreter
 
 
 class PickleError(ValueError):
@@ -43,14 +44,6 @@ _ENCODE = _Name("_codecs", "encode")
 _RECONSTRUCT = (_Name("numpy.core.multiarray", "_reconstruct"), _Name("numpy._core.multiarray", "_reconstruct"))
 ALLOWED = frozenset({_NDARRAY, _DTYPE, _ENCODE, *_RECONSTRUCT})
 
-_PLAIN = {"BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "SHORT_BINUNICODE", "BINBYTES", "SHORT_BINBYTES"}
-_BYTES = {"BINSTRING", "SHORT_BINSTRING"}  # Python 2's str
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
-_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_PUT = {"BINPUT", "LONG_BINPUT"}
-_GET = {"BINGET", "LONG_BINGET"}
-
 
 def loads(data: bytes) -> Any:
     """Return the value of a pickle of bytes, text, integers, lists, dictionaries and uint8 arrays."""
@@ -62,86 +55,31 @@ def loads(data: bytes) -> Any:
         raise PickleError(f"it is not a pickle of plain values ({type(error).__name__})") from None
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
+class _Reader(Interpreter):
+    """An interpreter of the opcodes that describe plain values and arrays of uint8."""
 
-    def run(self, data: bytes) -> Any:
-        for opcode, argument, _ in genops(data):
-            if opcode.name == "STOP":
-                return _plain(self.stack.pop())
-            self.step(opcode.name, argument)
-        raise PickleError("it is truncated")
+    error = PickleError
+    plain = frozenset({
+        "BININT", "BININT1", "BININT2", "LONG1", "BINUNICODE", "SHORT_BINUNICODE", "BINBYTES", "SHORT_BINBYTES",
+    })  # fmt: skip
+    keys = (str, bytes)
 
-    def step(self, code: str, argument: Any) -> None:
-        if code in _PLAIN:
-            self.stack.append(argument)
-        elif code in _BYTES:
-            self.stack.append(argument.encode("latin-1"))
-        elif code in _CONSTANTS:
-            self.stack.append(_CONSTANTS[code])
-        elif code in _EMPTY:
-            self.stack.append(_EMPTY[code]())
-        elif code in _TUPLES:
-            self.stack.append(tuple(self.popped(_TUPLES[code])))
-        elif code in _PUT:
-            self.memo[argument] = self.stack[-1]
-        elif code in _GET:
-            self.stack.append(self.memo[argument])
-        else:
-            handler = getattr(self, f"do_{code.lower()}", None)
-            if handler is None:
-                raise PickleError(f"it holds the opcode {code}, which is not allowed")
-            handler(argument)
+    def finished(self, value: Any) -> Any:
+        """Return a value with arrays instead of placeholders."""
+        return _plain(value)
 
-    def popped(self, n: int) -> list[Any]:
-        if len(self.stack) < n:
-            raise PickleError("its stack is too short")
-        values = self.stack[len(self.stack) - n :]
-        del self.stack[len(self.stack) - n :]
-        return values
+    def do_binstring(self, text: str) -> None:
+        """Push a string of Python 2 as bytes."""
+        self.stack.append(text.encode("latin-1"))
 
-    def marked(self) -> list[Any]:
-        return self.popped(len(self.stack) - self.marks.pop())
+    do_short_binstring = do_binstring
 
-    def do_proto(self, _: Any) -> None:
-        """Ignore the protocol version: only the opcodes matter."""
-
-    do_frame = do_proto
-
-    def do_mark(self, _: Any) -> None:
-        self.marks.append(len(self.stack))
+    def do_frame(self, _: Any) -> None:
+        """Ignore the size of a frame."""
 
     def do_memoize(self, _: Any) -> None:
+        """Store the top of the stack under the next number."""
         self.memo[len(self.memo)] = self.stack[-1]
-
-    def do_tuple(self, _: Any) -> None:
-        self.stack.append(tuple(self.marked()))
-
-    def do_append(self, _: Any) -> None:
-        self.extend(self.popped(1))
-
-    def do_appends(self, _: Any) -> None:
-        self.extend(self.marked())
-
-    def extend(self, values: list[Any]) -> None:
-        if type(self.stack[-1]) is not list:
-            raise PickleError("it appends to something that is not a list")
-        self.stack[-1].extend(map(_plain, values))
-
-    def do_setitem(self, _: Any) -> None:
-        self.update(self.popped(2))
-
-    def do_setitems(self, _: Any) -> None:
-        self.update(self.marked())
-
-    def update(self, pairs: list[Any]) -> None:
-        keys, values = pairs[::2], pairs[1::2]
-        if type(self.stack[-1]) is not dict or not all(type(key) in (str, bytes) for key in keys):
-            raise PickleError("it has a dictionary whose keys are not strings")
-        self.stack[-1].update(zip(keys, map(_plain, values), strict=True))
 
     def do_global(self, argument: str) -> None:
         self.push_name(*argument.split(" ", 1))
