@@ -149,6 +149,10 @@ def test_fixed_elections_against_the_compiled_adversary(number):
     scores=small_scores(), spread=st.none() | st.lists(st.lists(st.integers(0, 0), max_size=1), min_size=1, max_size=3)
 )
 def test_the_compiled_adversary_agrees_with_the_one_that_tries_every_ballot(scores, spread):
+    agrees_with_every_ballot(scores, spread)
+
+
+def agrees_with_every_ballot(scores, spread):
     for election in ELECTIONS:
         ballots = ballots_of(scores[0])
         prediction, runner_up, cost = truth(scores, election, spread)

@@ -175,45 +175,22 @@ def test_a_column_of_a_table_names_sources(tmp_path, monkeypatch):
     assert "got None for sample 199" in " ".join(result.stderr.split())
 
 
+TRAIN = ["train", "train.csv", "--k", 2, "--out", "m"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["train", "digits", "--k", 2, "--out", "m", "--group-column", "a"], "--group-column is for .csv and .parquet"),
         (
-            [
-                "train",
-                "train.csv",
-                "--k",
-                2,
-                "--out",
-                "m",
-                "--label-column",
-                "kind",
-                "--group-column",
-                "kind",
-                "--classes",
-                "x,y",
-            ],
+            [*TRAIN, "--label-column", "kind", "--group-column", "kind", "--classes", "x,y"],
             "must be two columns, got 'kind' twice",
         ),
         (
-            [
-                "train",
-                "train.csv",
-                "--k",
-                2,
-                "--out",
-                "m",
-                "--label-column",
-                "kind",
-                "--group-column",
-                "b",
-                "--classes",
-                "x,y",
-            ],
+            [*TRAIN, "--label-column", "kind", "--group-column", "b", "--classes", "x,y"],
             "train.csv must have the group column 'b', got length, colour, width, kind",
         ),
-        (["train", "train.csv", "--k", 2, "--out", "m"], "train.csv is a table, so name its label column"),
+        (TRAIN, "train.csv is a table, so name its label column"),
         (["train", "train.csv", "--k", 2, "--out", "m", "--recipe", "quick"], "--recipe is for networks"),
         (
             ["train", "train.csv", "--k", 2, "--out", "m", "--executor", "ray", "--storage", "s"],

@@ -68,12 +68,16 @@ class Attacker:
         return np.delete(X, drop, axis=0), np.delete(y, drop)
 
 
-@pytest.mark.parametrize(("name", "estimator", "settings"), CASES)
-def test_up_to_its_radius_no_prediction_changes(name, estimator, settings):
+def victim_of(name, estimator, settings):
     X, y, inputs, _ = data(name)
     settings = settings | {"estimator": estimator, "classes": np.unique(y)}
     victim = RunoffClassifier(**settings).fit(X, y)
-    certificates = victim.certify(inputs)
+    return X, y, inputs, settings, victim, victim.certify(inputs)
+
+
+@pytest.mark.parametrize(("name", "estimator", "settings"), CASES)
+def test_up_to_its_radius_no_prediction_changes(name, estimator, settings):
+    X, y, inputs, settings, victim, certificates = victim_of(name, estimator, settings)
     rng = np.random.default_rng(0)
     attacker = Attacker(victim, X, y, rng)
     tried = 0
@@ -101,10 +105,7 @@ def test_up_to_its_radius_no_prediction_changes(name, estimator, settings):
 @pytest.mark.parametrize(("name", "estimator", "settings"), CASES)
 def test_beyond_it_some_do(name, estimator, settings):
     """The same attacker with many edits in the buckets of the smallest attack: the test above could fail."""
-    X, y, inputs, _ = data(name)
-    settings = settings | {"estimator": estimator, "classes": np.unique(y)}
-    victim = RunoffClassifier(**settings).fit(X, y)
-    certificates = victim.certify(inputs)
+    X, y, inputs, settings, victim, certificates = victim_of(name, estimator, settings)
     attacker = Attacker(victim, X, y, np.random.default_rng(0))
     turned = 0
     for i in range(6):
