@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from runoff import hashing, samples
+from runoff import hashing
 from runoff.ballots import Ballots, points
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
@@ -367,34 +366,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return X, array
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:
-        """Return X as samples, after the checks of scikit-learn for arrays."""
-        if checking.is_text(X):
-            checked: Samples = samples.from_any(X)
-        elif hasattr(X, "columns") and hasattr(X, "iloc"):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            checked = samples.from_any(X)
-        else:
-            estimator = getattr(self, "estimator", None)
-            allow_nan = get_tags(self).input_tags.allow_nan and not (hasattr(X, "tocsr") and estimator is None)
-            try:
-                X = validate_data(
-                    self,
-                    X,
-                    reset=reset,
-                    accept_sparse="csr",
-                    dtype=None,
-                    allow_nd=True,
-                    ensure_all_finite=not allow_nan,
-                )
-            except ValueError as error:
-                if "contains NaN" in str(error):
-                    raise checking.missing_values(estimator) from None
-                raise checking.form_of(X, error) from None
-            checked = samples.from_any(X)
+        """Return X as samples; they must have the form of those in `fit`, which is recorded with `reset`."""
+        checked = checking.checked_samples(self, X, reset)
+        form = (checked.kind, checked.width())
         if reset:
-            self._width = (checked.kind, checked.width())
-        elif (checked.kind, checked.width()) != self._width:
-            forms = [f"{kind} of {list(width)}" for kind, width in (self._width, (checked.kind, checked.width()))]
+            self._width = form
+        elif form != self._width:
+            forms = [f"{kind} of {list(width)}" for kind, width in (self._width, form)]
             raise InputError(f"X must be {forms[0]} as in fit, got {forms[1]}")
         if not len(checked):
             raise InputError("X must hold at least one sample, got 0 sample(s)")

@@ -15,9 +15,10 @@ from sklearn.base import is_clusterer, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
+from sklearn.utils.validation import validate_data
 
 from runoff.errors import FittedInFrontWarning, InputError
-from runoff.samples import Samples
+from runoff.samples import Samples, from_any
 
 FEWEST = 10  # minimum of samples to distinguish traces of fitted steps from chance
 CLOSE = 1e-5  # relative; scaled float32 columns are this close to mean 0 and deviation 1
@@ -57,6 +58,32 @@ def _fills_gaps(estimator: Any) -> bool:
         or (isinstance(part, FunctionTransformer) and part.func is not None and not part.validate)
         for part in (estimator, *inside)
     )
+
+
+def checked_samples(classifier: Any, X: Any, reset: bool) -> Samples:
+    """Return X as samples, after the checks of scikit-learn for arrays."""
+    if is_text(X):
+        return from_any(X)
+    if hasattr(X, "columns") and hasattr(X, "iloc"):
+        validate_data(classifier, X, reset=reset, skip_check_array=True)
+        return from_any(X)
+    estimator = getattr(classifier, "estimator", None)
+    allow_nan = get_tags(classifier).input_tags.allow_nan and not (hasattr(X, "tocsr") and estimator is None)
+    try:
+        X = validate_data(
+            classifier,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=None,
+            allow_nd=True,
+            ensure_all_finite=not allow_nan,
+        )
+    except ValueError as error:
+        if "contains NaN" in str(error):
+            raise missing_values(estimator) from None
+        raise form_of(X, error) from None
+    return from_any(X)
 
 
 def missing_values(estimator: Any) -> InputError:
