@@ -61,7 +61,7 @@ PARTS = {
     ),
     "hashing": Part(("hashing.py",), ("test_hashing.py", "test_units.py")),
     "isolation": Part(
-        ("members.py", "ensemble.py", "samples.py", "isolation.py", "fitting/labels.py"),
+        ("members.py", "ensemble.py", "samples.py", "isolation.py", "fitting/labels.py", "fitting/edits.py"),
         (*MEMBERS, "test_labels_only.py"),
     ),
     "verify": Part(("check.py", "verify/*.py"), ("test_check.py", "test_verify.py", "test_verify_classifier.py")),
