@@ -114,7 +114,7 @@ bench: $(READY) $(VENV)/.ray-ready
 	$(BIN)/python -m benchmarks
 
 # The same benchmarks on the source of another commit: make bench-compare BASE=main
-bench-compare: $(READY)
+bench-compare: $(READY) $(VENV)/.ray-ready
 	$(BIN)/python -m benchmarks --compare $(or $(BASE),HEAD~1)
 
 tightness: $(READY)

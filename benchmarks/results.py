@@ -308,7 +308,7 @@ def against_parts_figure(given):
     ax.set(xlabel="number of parts k", ylabel="certified accuracy, %", xscale="log", ylim=(0, 100))
     ax.set_xticks(numbers, [f"{k:,}" for k in numbers])
     ax.minorticks_off()
-    ax.legend(frameon=False, ncols=2, loc="center left", bbox_to_anchor=(1, 0.5))
+    ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     drawing.savefig(given.out, metadata={"Date": None})
 
 

@@ -87,9 +87,17 @@ def test_sums_in_half_precision_rank_like_the_run_and_are_small(tiny, tmp_path):
     assert (ranked.argmax(2) == ballots.argmax(2)).all()
 
 
-def test_members_of_a_spread_are_carried_too(tiny, tmp_path):  # noqa: ARG001
+def test_members_of_a_spread_are_carried_too_and_a_kill_loses_what_came_since_the_last_write(
+    tiny,  # noqa: ARG001
+    tmp_path,
+    monkeypatch,
+):
+    write, written = carrying.Carried.write, []
+    monkeypatch.setattr(carrying, "INTERVAL", -1)
+    monkeypatch.setattr(carrying.Carried, "write", lambda self: (write(self), written.append(self.seeds.sum())))
     expected = reproduced(tmp_path, "--table", "T1")
     lines = reproduced(tmp_path, "--table", "T1", "--carry", tmp_path / "carry")
+    assert written == [*range(1, 9), 8]  # after every network, and at the end
     assert lines[0]["ours"] == pytest.approx(expected[0]["ours"], abs=1.2)
     assert (tmp_path / "carry" / "cifar10-k4-d2.npz").exists()
 
