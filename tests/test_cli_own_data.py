@@ -49,6 +49,42 @@ def test_a_network_from_a_file(tmp_path, monkeypatch):
     assert run("train", "images.npz", *options, "--network", "net.py:make").exit_code == 2  # another run
 
 
+BAD = """
+from torch import nn
+
+def raises(shape, n_classes):
+    raise RuntimeError("boom")
+
+def takes_nothing():
+    return nn.Linear(1, 1)
+
+def misspelt(shape, n_classes):
+    return nn.Linaer(64, n_classes)
+
+def nothing(shape, n_classes):
+    nn.Linear(64, n_classes)
+
+def too_wide(shape, n_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, n_classes + 1))
+
+def of_colours(shape, n_classes):
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, n_classes))
+"""
+
+
+def test_tables_that_do_not_exist(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in (
+        ("certify", "absent.csv"),
+        ("certify", "absent.parquet"),
+        ("certify", "absent.npy"),
+        ("train", "absent.csv", "--k", 5, "--label-column", "a", "--classes", "a,b", "--out", "out"),
+    ):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert f"{command[1]} cannot be read: No such file or directory" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -56,12 +92,22 @@ def test_a_network_from_a_file(tmp_path, monkeypatch):
         ("absent.py:make", "--network absent.py:make cannot be read: No such file"),
         ("net.py:missing", "net.py has no function 'missing'"),
         ("broken.py:make", "--network broken.py:make cannot be imported: ModuleNotFoundError"),
+        ("bad.py:raises", "network must build for shape (1, 8, 8) and 10 classes, but it raised RuntimeError: boom"),
+        ("bad.py:takes_nothing", "but it raised TypeError: takes_nothing() takes 0 positional arguments but 2 were"),
+        ("bad.py:misspelt", "but it raised AttributeError: module 'torch.nn' has no attribute 'Linaer'"),
+        ("bad.py:nothing", "network must return an nn.Module, got NoneType"),
+        (
+            "bad.py:too_wide",
+            "network must return one score per class, (2, 10) for 2 inputs, got (2, 11): its",
+        ),
+        ("bad.py:of_colours", "network must score inputs of shape (1, 8, 8), but it raised RuntimeError: "),
     ],
 )
 def test_networks_that_cannot_be_used(tmp_path, monkeypatch, given, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "net.py").write_text(NETWORK)
     (tmp_path / "broken.py").write_text("import no_such_module_of_mine\n")
+    (tmp_path / "bad.py").write_text(BAD)
     result = run("train", "digits", "--k", 2, "--network", given, "--out", "out")
     assert result.exit_code == 2
     assert message in result.stderr

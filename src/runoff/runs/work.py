@@ -22,7 +22,7 @@ from runoff.runs.edits import arranged, edited
 from runoff.runs.settings import Settings
 from runoff.samples import Rows
 from runoff.torch import devices, inputs, starting
-from runoff.torch.building import build
+from runoff.torch.building import build, check_scores
 from runoff.torch.checkpoints import Checkpoints
 from runoff.torch.heads import HeadTrainer
 from runoff.torch.pipeline import Pipeline, class_shares, member_scores, network_jobs
@@ -63,7 +63,8 @@ def check(settings: Settings, dataset: Dataset, device: Any, executor: Executor 
         return
     factory = starting.recorded(settings.network, settings.first_weights)
     inputs.suits(Recipe.from_dict(settings.recipe), images)
-    build(factory, images.shape[1:], len(dataset.classes), np.random.SeedSequence(0))
+    module = build(factory, images.shape[1:], len(dataset.classes), np.random.SeedSequence(0))
+    check_scores(module, images.shape[1:], len(dataset.classes))
 
 
 def about(dataset: Dataset) -> dict[str, Any]:

@@ -24,7 +24,10 @@ def is_table(path: Path) -> bool:
 
 def columns(path: Path) -> dict[str, list[Any]]:
     """Return the columns of a table by name; cells of CSV files are strings."""
-    table = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    try:
+        table = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     if not any(table.values()):
         raise InputError(f"{path} must have at least one row below its header, got none")
     return table

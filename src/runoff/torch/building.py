@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from runoff.errors import InputError
+from runoff.errors import InputError, RunoffError
+from runoff.isolation import is_environment
 from runoff.torch.networks import Factory
 
 State = dict[str, Tensor]
@@ -54,10 +55,39 @@ def build_once(factory: Factory, shape: tuple[int, ...], n_classes: int, source:
     """Return a network without the checks of `build`, for callers that replace its weights."""
     torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
     with seeded_generators(int(source.generate_state(1, np.uint64)[0] >> 1)), torch.inference_mode(False):
-        module = factory(torch_shape, n_classes)
+        try:
+            module = factory(torch_shape, n_classes)
+        except Exception as error:
+            if is_environment(error) or isinstance(error, RunoffError):
+                raise
+            raise InputError(
+                f"network must build for shape {torch_shape} and {n_classes} classes, but it raised "
+                f"{type(error).__name__}: {error!s:.200}"
+            ) from error
     if not isinstance(module, nn.Module):
         raise InputError(f"network must return an nn.Module, got {type(module).__name__}")
     return module
+
+
+def check_scores(module: nn.Module, shape: tuple[int, ...], n_classes: int) -> None:
+    """Raise InputError unless a network gives one score per class for inputs of this shape."""
+    torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
+    with seeded_generators(0), torch.inference_mode():
+        try:
+            scores = module.eval()(torch.zeros(2, *torch_shape))
+        except Exception as error:
+            if is_environment(error):
+                raise
+            raise InputError(
+                f"network must score inputs of shape {torch_shape}, but it raised {type(error).__name__}: "
+                f"{error!s:.200}"
+            ) from error
+    got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+    if got != (2, n_classes):
+        raise InputError(
+            f"network must return one score per class, (2, {n_classes}) for 2 inputs, got {got}: its last layer needs "
+            f"n_classes outputs"
+        )
 
 
 @contextmanager

@@ -19,7 +19,7 @@ import torch
 from runoff._io.sources import canonical, code_digest
 from runoff._version import __version__
 from runoff.torch import devices, starting
-from runoff.torch.building import build, seeded_generators, tensors_of
+from runoff.torch.building import build, check_scores, seeded_generators, tensors_of
 from runoff.torch.checkpoints import FORMAT, digest
 from runoff.torch.heads import HeadTrainer
 from runoff.torch.kernels import norm_relu_pool
@@ -45,6 +45,7 @@ def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> st
     """
     factory = starting.plain(factory)
     module = build(factory, shape, n_classes, np.random.SeedSequence(0))
+    check_scores(module, shape, n_classes)
     trained = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
     tensors = [(n, tuple(v.shape), str(v.dtype), trained.get(n)) for n, v in tensors_of(module).items()]
     kinds = sorted(
