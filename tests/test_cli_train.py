@@ -91,7 +91,7 @@ def test_images_that_are_too_small_and_edits_of_nothing(tmp_path, trained_run):
     np.savez(tmp_path / "none.npz", x=np.zeros((0, 8, 8), np.uint8), y=np.zeros(0, np.int64))
     result = run("update", trained_run, "--add", tmp_path / "none.npz")
     assert result.exit_code == 2
-    assert "holds no samples" in result.stderr
+    assert "contains no samples" in result.stderr
 
 
 def test_one_command_at_a_time(tmp_path, two_seed_run, monkeypatch):
