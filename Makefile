@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-networks test-ray test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
+.PHONY: demo test test-networks test-ray test-packages test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
 .PHONY: lock locked sbom dist docs docs-serve graph clean help
 
 help:
@@ -14,6 +14,7 @@ help:
 	@echo "make coverage      the lines that the tests run"
 	@echo "make test-ray      train on a local Ray cluster while its nodes and drivers are killed"
 	@echo "make test-networks code that is meant for GPUs, compared with the CPU"
+	@echo "make test-packages models of XGBoost, LightGBM, CatBoost and imbalanced-learn are saved and loaded"
 	@echo "make test-docs     every code block of README and docs, run as printed"
 	@echo "make test-browser  the report in Chromium, on desktop and phone screens"
 	@echo "make test-slow     the exhaustive adversary on thousands of additional cases"
@@ -101,6 +102,17 @@ $(VENV)/.ray-ready: $(READY)
 
 test-ray: $(VENV)/.ray-ready
 	$(BIN)/pytest -q --override-ini addopts= tests/cluster
+
+# Boosting libraries are large, too. Each is imported first, so that no test is skipped for lack of one.
+PACKAGES := xgboost-cpu==3.2.0 lightgbm==4.7.0 catboost==1.2.10
+
+$(VENV)/.packages-ready: $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt $(PACKAGES)
+	touch $@
+
+test-packages: $(VENV)/.packages-ready
+	$(BIN)/python -c "import catboost, imblearn, lightgbm, xgboost"
+	$(BIN)/pytest -q tests/test_saving_packages.py
 
 test-browser: $(READY)
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || \

@@ -1,6 +1,8 @@
 """First mistakes with the Python API: each error is one sentence with what was expected, what was given and the fix."""
 
 import re
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -139,3 +141,13 @@ def test_members_that_cannot_be_trained_are_explained_where_fit_was_called():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(classes=range(3))
+
+
+def test_public_modules_need_no_import_of_their_own():
+    program = (
+        "import sys, runoff; light = {*sys.modules}; names = {*dir(runoff)}; assert not {'torch', 'sklearn'} & light; "
+        "print(runoff.heads.RidgeHead.__name__, runoff.errors.InputError.__name__, runoff.spreads.__name__, "
+        "runoff.datasets.NAMES[0], runoff.verify.run.__name__, {'heads', 'torch', 'datasets', 'report'} <= names)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["RidgeHead", "InputError", "runoff.spreads", "digits", "run", "True"]

@@ -100,8 +100,19 @@ def test_types_of_your_own_are_refused_when_the_model_is_loaded(tmp_path):
 def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
     test_models_of_lightgbm(tmp_path)
     monkeypatch.setattr(trusted, "version_of", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"members of lightgbm\. Install it with: pip install lightgbm"):
+    with pytest.raises(MissingExtraError, match=r"needs lightgbm\. Install it with: pip install lightgbm"):
         RunoffClassifier.load(tmp_path / "model")
+
+
+def test_other_distributions_of_a_package_count(monkeypatch):
+    def version(name):
+        if name != "xgboost-cpu":
+            raise trusted.metadata.PackageNotFoundError(name)
+        return "3.2.0"
+
+    monkeypatch.setattr(trusted.metadata, "version", version)
+    assert trusted.version_of("xgboost") == "3.2.0"
+    assert trusted.version_of("lightgbm") is None
 
 
 def test_the_list_names_no_function_that_reads_files_or_runs_code():

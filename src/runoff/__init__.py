@@ -54,12 +54,18 @@ _LATER = {
 }
 
 
+# Public modules, also imported on first use; runoff.torch needs its extra.
+_MODULES = ("datasets", "elections", "errors", "executors", "heads", "report", "spreads", "torch", "verify")
+
+
 def __getattr__(name: str) -> Any:
     """Import a name on first use."""
+    if name in _MODULES:
+        return import_module(f"runoff.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'runoff' has no attribute {name!r}")
     return getattr(import_module(f"runoff.{_LATER[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -60,6 +60,7 @@ TRUSTED: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 NAMES = frozenset(name for names in TRUSTED.values() for name in names)
+ALSO = {"xgboost": ("xgboost-cpu",)}  # other distributions with the same modules
 MODULES = {"xgboost": "xgboost", "lightgbm": "lightgbm", "catboost": "catboost", "imblearn": "imbalanced-learn"}
 
 
@@ -70,10 +71,12 @@ def packages(types: set[str]) -> list[str]:
 
 def version_of(package: str) -> str | None:
     """Return the version of an installed package, or None."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    for distribution in (package, *ALSO.get(package, ())):
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 def refusal(unknown: list[str]) -> str:
