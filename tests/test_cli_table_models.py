@@ -151,6 +151,22 @@ def test_a_saved_classifier_is_compared_with_an_undefended_one():
     assert (result.exit_code, "the inputs of these scores are not known" in result.stderr) == (2, True)
 
 
+def test_columns_that_the_model_does_not_know_are_named():
+    table = pd.read_csv("new.csv")
+    table.drop(columns="a").to_csv("lacks.csv", index=False)
+    table[["colour", "kind", "a"]].to_csv("order.csv", index=False)
+    for arguments, sentence in (
+        (
+            ("new.csv", "--require", "1:70%"),
+            "must have the columns of the training table, got kind in addition",
+        ),
+        (("lacks.csv", *COLUMNS), "lacks.csv must have the columns of the training table: a is missing"),
+        (("order.csv", *COLUMNS), "order.csv must have its columns in the order of the training table: a, colour"),
+    ):
+        result = run("certify", "model", "--inputs", *arguments)
+        assert (result.exit_code, sentence in result.stderr) == (2, True), result.stderr
+
+
 def test_labels_are_given_once():
     np.save("y.npy", np.array(["usual"] * 100))
     result = run("certify", "model", "--inputs", "new.csv", *COLUMNS, "--labels", "y.npy")

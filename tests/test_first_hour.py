@@ -1,6 +1,8 @@
 """First steps with the Python API: baselines, warnings, and errors that say what to do."""
 
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -285,3 +287,15 @@ def test_verbose_shows_progress(capsys):
     shown = fitted(verbose=True).fit(X, Y)
     assert capsys.readouterr().err == "training members: 9 of 9\n"
     np.testing.assert_array_equal(quiet.scores(NEW), shown.scores(NEW))
+
+
+def test_the_page_on_the_first_hour_names_tests_that_exist():
+    tests = Path(__file__).parent
+    page = (tests.parent / "docs" / "first-hour.md").read_text()
+    shown = [line.split("|")[2] for line in page.splitlines() if line.startswith("|") and "`" in line.split("|")[2]]
+    named = {name for cell in shown for name in re.findall("`([a-z_/]+\\.py|[a-z_]+)`", cell)}
+    source = "\n".join(path.read_text() for path in tests.rglob("test_*.py"))
+    for name in named:
+        known = (tests / name).is_file() if name.endswith(".py") else re.search(f"def test_{name}", source)
+        assert known, name
+    assert len(named) > 30

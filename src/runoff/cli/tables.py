@@ -132,7 +132,22 @@ def open_model(model: Path, inputs: Path | None, label_column: str | None, group
         raise InputError(f"--inputs must be a .csv or .parquet table, got {inputs}")
     X, labels, _ = tables.samples(inputs, label_column, group_column)
     classifier = RunoffClassifier.load(model)
+    _check_columns(inputs, list(X.columns), list(getattr(classifier, "feature_names_in_", X.columns)))
     return Opened(classifier, X, None if labels is None else _as_classes(labels, classifier.classes_))
+
+
+def _check_columns(inputs: Path, given: list[str], trained: list[str]) -> None:
+    """Raise InputError unless a table has the columns that a classifier was trained on, in their order."""
+    if given == trained:
+        return
+    if more := [name for name in given if name not in trained]:
+        raise InputError(
+            f"{inputs} must have the columns of the training table, got {', '.join(more)!s:.100} in addition: name the "
+            "labels with --label-column and the sources with --group-column, and remove other columns"
+        )
+    if less := [name for name in trained if name not in given]:
+        raise InputError(f"{inputs} must have the columns of the training table: {', '.join(less)!s:.100} is missing")
+    raise InputError(f"{inputs} must have its columns in the order of the training table: {', '.join(trained)!s:.200}")
 
 
 def _as_classes(labels: list[str], classes: NDArray[Any]) -> NDArray[Any]:

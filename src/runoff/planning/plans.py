@@ -206,11 +206,13 @@ class Plan(Sequence[Choice]):
     def _idle(self) -> list[str]:
         """Return a line for each number of partitions with members that learn nothing."""
         by_number = {choice.n_partitions: choice for choice in self.choices if choice.n_idle}
-        return [
-            f"n_partitions={k}: {c.n_idle:,} of {count(c.n_members, 'member')} learn nothing (no samples, or one class)"
-            + ("" if c.learns else "; not recommended")
-            for k, c in by_number.items()
-        ]
+        lines = []
+        for k, choice in by_number.items():
+            verb = "learns" if choice.n_idle == 1 else "learn"
+            of = f"{choice.n_idle:,} of {count(choice.n_members, 'member')} {verb}"
+            end = "" if choice.learns else "; not recommended"
+            lines.append(f"n_partitions={k}: {of} nothing (no samples, or one class){end}")
+        return lines
 
     def _advice(self, edits: int) -> str:
         try:
