@@ -115,8 +115,8 @@ def test_every_error_has_an_exit_code_of_its_own_choice():
     codes = {kind.__name__: exit_code(kind("a sentence")) for kind in kinds}
     assert codes == {
         "RunoffError": 2, "InputError": 2, "MissingExtraError": 1, "MemberError": 1, "DeviceError": 2, "RunError": 2,
-        "BusyError": 1, "StorageError": 4, "CheckpointError": 4, "DatasetError": 2, "MissingError": 1,
-        "IntegrityError": 4, "DownloadError": 1, "NoSuchInputError": 2,
+        "BusyError": 1, "ClusterError": 1, "StorageError": 4, "CheckpointError": 4, "DatasetError": 2,
+        "MissingError": 1, "IntegrityError": 4, "DownloadError": 1, "NoSuchInputError": 2,
     }  # fmt: skip
     assert (exit_code(OSError()), exit_code(ValueError())) == (1, 70)
 

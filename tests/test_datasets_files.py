@@ -6,8 +6,10 @@ import stat
 import struct
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -150,3 +152,21 @@ def test_what_a_killed_program_leaves_is_found(tmp_path):
         file.unlink()
     assert leftovers(str(tmp_path)) == []
     assert len(leftovers(tmp_path / "inner")) == 1
+
+
+def test_files_written_by_several_threads_have_the_permissions_that_the_umask_leaves(tmp_path):
+    """To read the umask, it would have to be set to zero for a moment, for all threads."""
+
+    def write(i):
+        with written_whole(tmp_path / str(i)) as file:
+            file.write("x")
+
+    previous = os.umask(0o027)
+    try:
+        changed = AssertionError("the umask was changed")
+        with patch.object(os, "umask", side_effect=changed), ThreadPoolExecutor(4) as pool:
+            list(pool.map(write, range(20)))
+        assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o640}
+        assert len(list(tmp_path.iterdir())) == 20
+    finally:
+        os.umask(previous)

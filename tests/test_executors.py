@@ -1,6 +1,7 @@
 """Executors without a cluster: the choice, storage, groups, tasks, and results found after an interruption."""
 
 import copy
+import os
 import subprocess
 import sys
 import time
@@ -16,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 
 from helpers import SMALL, run
 from runoff import RunoffClassifier, datasets, executors
-from runoff.errors import CheckpointError, DeviceError, InputError, MemberError, StorageError
-from runoff.executors import Joblib, Local, Place, Ray, Storage, Work, tasks
+from runoff.errors import CheckpointError, DeviceError, InputError, MemberError, MissingExtraError, StorageError
+from runoff.executors import Executor, Joblib, Local, Place, Ray, Storage, Work, tasks
 from runoff.executors.grouping import LONGEST, Uncut, groups_for
 from runoff.executors.recovery import Failure, Group, Recovery
 from runoff.executors.storage import missing
@@ -47,6 +48,13 @@ def test_executors_are_chosen_by_name_or_as_objects():
     [
         ({"cpus": 0}, "cpus must be a whole number of at least 1, got 0"),
         ({"members_per_task": 1.5}, "members_per_task must be a whole number of at least 1, got 1.5"),
+        ({"workers": 0}, "workers must be a whole number of at least 1, got 0"),
+        ({"wait": 0}, "wait must be a positive number of seconds, got 0"),
+        ({"wait": float("nan")}, "wait must be a positive number of seconds, got nan"),
+        ({"mixed": "ab"}, "mixed must be a tuple of two or more different names of resources, got 'ab'"),
+        ({"mixed": ("a", "a")}, r"mixed must be a tuple of two or more different names of resources, got \('a', 'a'\)"),
+        ({"resources": {"x": 0}}, "resources must map names of custom resources to positive numbers"),
+        ({"resources": ["x"]}, "resources must map names of custom resources to positive numbers"),
         ({"gpus": 2}, "gpus must be a number from 0 to 1, since a network is trained on one GPU, got 2"),
         ({"address": "ray://head:10001"}, "address must be that of a cluster to which this machine belongs"),
     ],
@@ -74,6 +82,27 @@ def test_options_of_a_cluster_need_ray(tmp_path):
     result = run("train", "digits", *SMALL, "--gpus-per-task", 1, "--out", tmp_path / "run")
     assert result.exit_code == 2
     assert "--gpus-per-task needs --executor ray." in result.stderr
+    from runoff.cli import options
+
+    read = [function(None, None, text) for function, text in (
+        (options._bytes, "1.5GiB"), (options._bytes, "300"), (options._resources, "h200, fast=0.5"),
+        (options._names, "h200,a100"), (options._bytes, None), (options._resources, None), (options._names, None),
+    )]  # fmt: skip
+    assert read == [3 * 2**29, 300, {"h200": 0.001, "fast": 0.5}, ("h200", "a100"), None, None, None]
+    for option, value in (
+        ("--wait", 5), ("--mixed", "a,b"), ("--members-per-task", 3), ("--workers", 9), ("--resources", "x"),
+        ("--memory-per-task", "1GB"),
+    ):  # fmt: skip
+        result = run("train", "digits", *SMALL, option, value, "--out", tmp_path / "run")
+        assert f"{option} needs --executor ray." in result.stderr
+    for option, value, message in (
+        ("--memory-per-task", "much", "expected a size, as in 8GiB or 500MB; got 'much'"),
+        ("--resources", "a=b", "expected names and amounts, as in h200=1,fast=0.5; got 'a=b'"),
+        ("--mixed", "a", "mixed must be a tuple of two or more different names of resources, got ('a',)"),
+        ("--resources", "CPU=1", "resources must map names of custom resources to positive numbers"),
+    ):
+        result = run("train", "digits", *SMALL, "--executor", "ray", option, value, "--out", tmp_path / "run")
+        assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
     result = run("train", "digits", *SMALL, "--executor", "ray", "--address", "ray://a:1", "--out", tmp_path / "run")
     assert result.exit_code == 2
     assert "run the command on a node of the cluster" in result.stderr
@@ -157,10 +186,10 @@ def test_storage_returns_what_was_stored_whole(tmp_path, where):
     assert storage.get(ADDRESSES[1], digests[0]) is None  # never stored
     storage._write(f"{ADDRESSES[2]}-{digests[2]}.result", b"half")
     assert storage.get(ADDRESSES[2], digests[2]) is None
-    storage.mark("abc")
-    assert storage.is_marked("abc")
-    storage.unmark("abc")
-    assert not storage.is_marked("abc")
+    token = storage.mark()
+    assert storage.is_marked(token)
+    storage.unmark(token)
+    assert not storage.is_marked(token)
     for address, digest in storage.existing():
         storage.remove(address, digest)
         storage.remove(address, digest)  # again: nothing to do
@@ -168,6 +197,36 @@ def test_storage_returns_what_was_stored_whole(tmp_path, where):
     assert storage.existing() == []
     assert not (tmp_path / "results").exists()
     assert isinstance(missing("member 3", storage), StorageError)
+
+
+@pytest.mark.parametrize("where", ["{}/results", "memory://leftovers{}"])
+def test_what_killed_processes_left_in_storage_is_removed(tmp_path, where):
+    """At once where one run alone uses the folder, else when nobody can need it any more."""
+    where = where.format(tmp_path)
+    shared, private = Storage(where), Storage(where, private=True)
+    token = shared.mark()
+    shared._write(f"probe-{int(time.time()) - 7200}-abc", b"old")
+    if not shared.is_remote:
+        for age in (0, 7200):
+            file = Path(where, f".result.abcdefg{age % 10}.runoff-tmp".replace("0.", f"{'h' if age else 'i'}."))
+            file.touch()
+            os.utime(file, (time.time() - age, time.time() - age))
+    shared.close()
+    assert shared.is_marked(token)
+    assert len(shared._names()) == (1 if shared.is_remote else 2)
+    private.close()
+    assert private._names() == []
+
+
+def test_secrets_in_addresses_are_not_shown():
+    for where in ("s3://KEY:SECRET@bucket/folder", "https://host/folder?token=SECRET&x=1", "nowhere://u:SECRET@x"):
+        storage = Storage(where, {"secret": "SECRET"})
+        executor = Ray(storage=where, storage_options={"secret": "SECRET"})
+        texts = [repr(storage), storage.shown, repr(executor), str(missing("member 1", storage))]
+        with pytest.raises((InputError, StorageError, MissingExtraError)) as caught:
+            Storage(where.replace("s3:", "nowhere:").replace("https:", "nowhere:")).existing()
+        assert not [text for text in [*texts, str(caught.value)] if "SECRET" in text]
+    assert Storage("s3://bucket/folder").shown == "s3://bucket/folder"
 
 
 def test_addresses_that_nothing_can_read():
@@ -347,6 +406,7 @@ def test_networks_trained_elsewhere_before_an_interruption_are_found(tmp_path, d
         storage.put(work.address(item), work.pack(item, kept))
     last = list(work.jobs)[3]
     storage._write(f"{work.address(last)}-{'0' * 64}.result", b"half of it")
+    storage.put(work.address(last), b"not a network, under the digest of these words")
     foreign = storage.put("f" * 64, b"of another run")
     second = fitted(digits, checkpoints=tmp_path / "two")
     assert [second._store.seconds(m, 0) == 1.25 for m in range(4)] == [True, True, True, False]
@@ -358,6 +418,64 @@ def test_networks_trained_elsewhere_before_an_interruption_are_found(tmp_path, d
     for bad in (b"", data[:50], data[:-4] + b"abcd"):
         with pytest.raises(CheckpointError, match="the result of member 3 "):
             decoded(work.jobs[last], bad, work.identities[last])
+
+
+class Failing(Executor):
+    """Trains in this process and fails after some results."""
+
+    name, here = "failing", True
+
+    def __init__(self, most):
+        self.most, self.yielded = most, 0
+
+    def run(self, work, items, storage=None, watch=None):
+        for pair in work.train(items, Place()):
+            if self.yielded == self.most:
+                raise RuntimeError("the executor is broken")
+            self.yielded += 1
+            yield pair
+
+
+def test_an_executor_that_raises_loses_nothing(tmp_path, digits):
+    expected = fitted(digits, checkpoints=tmp_path / "expected")
+    with pytest.raises(RuntimeError, match="the executor is broken"):
+        fitted(digits, checkpoints=tmp_path / "broken", executor=Failing(2), in_flight=1)
+    kept = {file: file.read_bytes() for file in (tmp_path / "broken").glob("*.safetensors")}
+    assert len(kept) == 2
+    second = Failing(4)
+    again = fitted(digits, checkpoints=tmp_path / "broken", executor=second)
+    assert second.yielded == 2
+    assert all(file.read_bytes() == data for file, data in kept.items())
+    np.testing.assert_array_equal(again.scores(digits.x_test).values, expected.scores(digits.x_test).values)
+
+
+class WithCpus(Executor):
+    """Trains in this process, as a task that may use some CPUs."""
+
+    name, here = "with CPUs", True
+
+    def __init__(self, cpus):
+        self.cpus = cpus
+
+    def run(self, work, items, storage=None, watch=None):
+        yield from work.train(items, Place(self.cpus))
+
+
+class Located(LogisticRegression):
+    """Knows the process that fitted it."""
+
+    def fit(self, X, y):
+        self.process_ = os.getpid()
+        return super().fit(X, y)
+
+
+def test_estimators_are_fitted_on_the_cpus_asked_for():
+    X, y = datasets.load("digits").x_train[:300].reshape(300, -1) / 16, datasets.load("digits").y_train[:300]
+    settings = {"n_partitions": 6, "classes": range(10)}
+    one, two = (RunoffClassifier(Located(), **settings, executor=WithCpus(n)).fit(X, y) for n in (1, 2))
+    assert {member.fitted[0].process_ for member in one.members_} == {os.getpid()}
+    assert os.getpid() not in {member.fitted[0].process_ for member in two.members_}
+    np.testing.assert_array_equal(one.scores(X).values, two.scores(X).values)
 
 
 def test_work_is_the_same_in_another_process(digits):

@@ -37,6 +37,10 @@ class RunError(InputError):
     """A run that does not match the arguments of the command."""
 
 
+class ClusterError(RunoffError):
+    """A cluster that failed or cannot be reached; finished members are kept."""
+
+
 class BusyError(RunoffError):
     """A run that another command is working on."""
 

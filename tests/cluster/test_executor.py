@@ -2,15 +2,19 @@
 
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
 from work_of_tests import Counted, kind_by_environment
 
 from conftest import STORE
-from runoff.errors import DeviceError, InputError, MemberError
-from runoff.executors import Storage, Watch, scheduling
+from runoff import RunoffClassifier
+from runoff.errors import ClusterError, DeviceError, InputError, MemberError
+from runoff.executors import Storage, Watch, scheduling, tasks
 
 
 @pytest.fixture
@@ -196,9 +200,64 @@ def test_closing_ends_all_tasks(ray_of, log, storage):
     assert len(list(Path(log).glob("*-*"))) == attempts < 40
 
 
+def test_data_is_sent_once(ray_of, log, storage, monkeypatch):
+    """Whatever the number of tasks and calls with the same work."""
+    import ray
+
+    executor, sent = ray_of(members_per_task=2), []
+    executor._connected()
+    put = ray.put
+    monkeypatch.setattr(ray, "put", lambda value: sent.append(value) or put(value))
+    work = Counted(log, seconds=0.01, data=np.ones(10**5))
+    executor.plan(work, range(20))
+    collected(executor, work, list(range(20)), storage)
+    collected(executor, work, list(range(20, 30)), storage)
+    assert sent == [work]
+    X, y = load_iris(return_X_y=True)
+    RunoffClassifier(LogisticRegression(), n_partitions=4, classes=range(3), executor=ray_of()).fit(X, y)
+    assert len(sent) == 2  # also for the member that is trained again to see whether it repeats
+
+
+def test_the_drivers_memory_does_not_grow_with_the_members(ray_of, log, storage):
+    def peak(n):
+        work = Counted(log, seconds=0.001, size=2**20)
+        tracemalloc.start()
+        found = 0
+        for _ in ray_of().run(work, list(range(n)), storage):
+            found += 1
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found == n
+        return most
+
+    peak(10)  # imports
+    few, many = peak(20), peak(120)
+    assert many < few + 5 * 2**20  # of 100 MB
+
+
+def test_errors_of_ray_itself_are_one_sentence(ray_of, log, storage, monkeypatch):
+    import ray
+
+    def broken(*_args, **_more):
+        raise ray.exceptions.RaySystemError("the head does not answer")
+
+    results = ray_of().run(Counted(log, seconds=0.1), list(range(20)), storage)
+    next(results)
+    with monkeypatch.context() as patched:
+        patched.setattr(ray, "wait", broken)
+        with pytest.raises(ClusterError, match=r"the Ray cluster failed \(RaySystemError: .*\): what is finished"):
+            list(results)
+
+
+def test_other_versions_are_refused(ray_of, monkeypatch):
+    monkeypatch.setattr(tasks, "versions_here", lambda: {"runoff": "9.9", "Python": "3.99"})
+    with pytest.raises(DeviceError, match=r"node .* of the cluster has runoff .*, and the driver has 9.9: install"):
+        ray_of().kinds(kind_by_environment)
+
+
 def test_storage_that_workers_do_not_see(ray_of, log, tmp_path, monkeypatch):
     hidden = Storage(str(tmp_path / "hidden"))
-    monkeypatch.setattr(Storage, "mark", lambda *_: None)  # as if the folder were of another machine
+    monkeypatch.setattr(Storage, "mark", lambda *_: "none")  # as if the folder were of another machine
     with pytest.raises(InputError, match="storage must be seen by all nodes, but a worker does not see"):
         list(ray_of().run(Counted(log), [1, 2], hidden))
 

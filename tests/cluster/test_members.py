@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -188,6 +189,20 @@ def test_networks_without_a_folder_come_through_the_object_store(ray_of):
             assert all(np.array_equal(a.fitted[0][name].numpy(), b.fitted[0][name].numpy()) for name in a.fitted[0])
     there.update(remove=(datasets.load("digits").x_train[:2], datasets.load("digits").y_train[:2]))
     assert len(there.updated_members_) <= 2
+
+
+def test_a_table_is_trained_on_the_cluster(tmp_path, ray_options, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.csv").write_text("\n".join(["a,kind", *(f"{i},{'ham' if i % 2 else 'spam'}" for i in range(80))]))
+    options = ("train", "train.csv", "--k", 4, "--label-column", "kind", "--classes", "ham,spam")
+    result = run(*options, *ray_options, "--out", "model")
+    assert result.exit_code == 0, result.output
+    assert "Ray cluster of 2 nodes and 2 workers: 4 to train in" in result.stderr
+    assert run(*options, "--out", "here").exit_code == 0
+    for name in ("model", "here"):
+        given = ("--inputs", "train.csv", "--label-column", "kind", "--out", f"{name}.csv")
+        assert run("certify", name, *given).exit_code == 0
+    assert Path("model.csv").read_bytes() == Path("here.csv").read_bytes()
 
 
 def test_scikit_learn_members_have_the_same_bits(ray_of):

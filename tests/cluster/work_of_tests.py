@@ -23,6 +23,7 @@ class Counted(Work):
     data: np.ndarray | None = None
     files: bool = True
     folder: str = ""  # the storage, for troubles with it
+    size: int = 0  # bytes that a file has at least
 
     def __setstate__(self, state):
         """Hang before anything is reported, once."""
@@ -78,7 +79,7 @@ class Counted(Work):
         return f"{item:064x}" if self.files else None
 
     def pack(self, item, result):
-        return result.encode()
+        return result.encode().ljust(self.size)
 
 
 class Slow(LogisticRegression):

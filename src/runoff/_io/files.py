@@ -4,8 +4,8 @@ import errno
 import hashlib
 import os
 import re
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,7 +26,8 @@ LARGEST = 2**33  # bytes of one file; larger ones are rejected as damaged or hos
 CHUNK = 2**20
 
 UNFINISHED = ".runoff-tmp"  # suffix of temporary files and directories
-_TEMPORARY = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)  # as tempfile.mkstemp names them
+_TEMPORARY = re.compile(rf"\..+\.[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 # Errors of systems that cannot sync directories, which are ignored.
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
@@ -127,14 +128,11 @@ def written_whole(path: str | Path, *, binary: bool = False, among_many: bool = 
         _remove_abandoned(path)
     descriptor, temporary = _temporary_file(path)
     options: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
-    umask = os.umask(0)
-    os.umask(umask)
     try:
         with os.fdopen(descriptor, **options) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            Path(temporary).chmod(0o666 & ~umask)
             if LOCKED:  # until it has its name
                 Path(temporary).replace(path)
         if not LOCKED:
@@ -150,7 +148,7 @@ def written_whole(path: str | Path, *, binary: bool = False, among_many: bool = 
 def _temporary_file(path: Path) -> tuple[int, str]:
     """Create a temporary file beside `path`, locked while it is written; the lock ends with the process."""
     while True:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
+        descriptor, temporary = _new_file(path)
         if not LOCKED or (try_lock(descriptor) and Path(temporary).exists()):
             return descriptor, temporary
         os.close(descriptor)  # another process took it for abandoned before it was locked
@@ -168,6 +166,19 @@ def _remove_abandoned(path: Path) -> None:
         with suppress(OSError), open_regular(file) as opened:
             if not file.is_symlink() and try_lock(opened, unsupported=False):
                 file.unlink()
+
+
+def _new_file(path: Path) -> tuple[int, str]:
+    """Create a temporary file beside `path`, with the permissions that the umask leaves.
+
+    The umask is not read: that needs to change it for a moment, for all threads of the process.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+    while True:
+        letters = "".join(secrets.choice(_LETTERS) for _ in range(8))
+        temporary = path.with_name(f".{path.name}.{letters}{UNFINISHED}")
+        with suppress(FileExistsError):
+            return os.open(temporary, flags, 0o666), str(temporary)
 
 
 def sync_file(path: Path) -> None:

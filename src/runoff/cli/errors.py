@@ -26,7 +26,7 @@ FAILED, BAD_INPUT, NOT_MET, DO_NOT_MATCH, BUG, INTERRUPTED = 1, 2, 3, 4, 70, 130
 EXIT_CODES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
     ((errors.StorageError, errors.IntegrityError), DO_NOT_MATCH),
     ((errors.MissingError, errors.DownloadError, errors.MissingExtraError), FAILED),
-    ((errors.MemberError, errors.BusyError), FAILED),
+    ((errors.MemberError, errors.BusyError, errors.ClusterError), FAILED),
     ((errors.RunoffError,), BAD_INPUT),
     ((OSError,), FAILED),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -40,7 +41,53 @@ own_network = click.option(
 )
 
 
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def _bytes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """Parse a size, as in 8GiB."""
+    if value is None:
+        return None
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([A-Za-z]*)", value.strip(), re.ASCII)
+    if match is None or match[2].upper() not in UNITS or not (size := int(float(match[1]) * UNITS[match[2].upper()])):
+        raise click.BadParameter(f"expected a size, as in 8GiB or 500MB; got {value[:60]!r}.")
+    return size
+
+
+def _resources(_ctx: click.Context, _param: click.Parameter, value: str | None) -> dict[str, float] | None:
+    """Parse amounts of custom resources, as in h200=1,fast=0.5; an amount that is left out is small."""
+    if value is None:
+        return None
+    pairs = [part.partition("=") for part in value.split(",")]
+    try:
+        return {name.strip(): float(amount) if sign else 0.001 for name, sign, amount in pairs}
+    except ValueError:
+        raise click.BadParameter(f"expected names and amounts, as in h200=1,fast=0.5; got {value[:60]!r}.") from None
+
+
+def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(name.strip() for name in value.split(","))
+
+
 cluster_options = (
+    click.option(
+        "--wait", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+        help="Wait so long for a node that has what a task takes, such as one that is being started.  [ray: 120]",
+    ),
+    click.option(
+        "--mixed", metavar="NAME,NAME,...", callback=_names,
+        help="Use several kinds of machine: nodes of each kind have the resource of that name. Changes results.",
+    ),
+    click.option("--members-per-task", type=click.IntRange(1), help="Train N members per task. Default: by time."),
+    click.option(
+        "--workers", type=click.IntRange(1),
+        help="Expect a cluster that grows by itself to run N tasks at a time. Default: those that it can run now.",
+    ),
+    click.option(
+        "--resources", metavar="NAME[=N],...", callback=_resources,
+        help="Run tasks only on nodes with these custom resources, and take N of each per task.",
+    ),
+    click.option("--memory-per-task", metavar="SIZE", callback=_bytes, help="Take this memory per task, as in 8GiB."),
     click.option("--gpus-per-task", type=click.FloatRange(0, 1), help="Reserve a share of a GPU per task.  [ray: 0]"),
     click.option("--cpus-per-task", type=click.IntRange(1), help="Reserve N CPUs per task.  [ray: 1]"),
     click.option(
@@ -58,7 +105,11 @@ cluster_options = (
 
 def _executor(name: str, given: dict[str, Any]) -> Executor:
     """Return the executor that the options describe."""
-    fields_of = {"address": "address", "storage": "storage", "cpus_per_task": "cpus", "gpus_per_task": "gpus"}
+    fields_of = {
+        "address": "address", "storage": "storage", "cpus_per_task": "cpus", "gpus_per_task": "gpus",
+        "memory_per_task": "memory", "resources": "resources", "workers": "workers",
+        "members_per_task": "members_per_task", "mixed": "mixed", "wait": "wait",
+    }  # fmt: skip
     chosen = {setting: value for option, setting in fields_of.items() if (value := given.pop(option)) is not None}
     if name == "ray":
         return executors.Ray(**chosen)

@@ -67,6 +67,10 @@ class Work(ABC):
     def measure(self, items: Sequence[Item], place: Place) -> float:
         """Return an estimate of the seconds to train these items in one task, from a short measurement."""
 
+    def basis(self, place: Place) -> str:  # noqa: ARG002
+        """Return how `measure` estimates the time, as text. Start-up, such as imports, is not part of it."""
+        return "from a short measurement"
+
     def address(self, item: Item) -> str | None:  # noqa: ARG002
         """Return the name under which the result is stored, or None if results are not files.
 
@@ -89,11 +93,13 @@ class Plan:
     place: str  # description of the machines
     seconds: float  # total, estimated
     memory: int  # bytes per worker, including its data
+    basis: str = "from a short measurement"  # of the time
 
     def __str__(self) -> str:
         per_worker = f"{size(self.memory)} per worker"
         tasks = f"{self.results:,} to train in {count(len(self.tasks), 'task')}"
-        return f"{self.place}: {tasks}, roughly {duration(self.seconds)}, {per_worker}"
+        time = f"roughly {duration(self.seconds)} ({self.basis}; without the start of workers)"
+        return f"{self.place}: {tasks}, {time}, {per_worker}"
 
 
 @dataclass
@@ -132,7 +138,7 @@ class Executor(ABC):
         """Return the storage of results until they are collected, or None if results do not pass through files."""
         from runoff.executors.storage import Storage
 
-        return None if default is None else Storage(default)
+        return None if default is None else Storage(default, private=True)
 
     def plan(self, work: Work, items: Sequence[Item]) -> Plan | None:  # noqa: ARG002
         """Return the plan of `run`, or None if there is nothing to plan."""

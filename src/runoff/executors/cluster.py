@@ -6,22 +6,24 @@ storage, from which the driver collects it, and reports a digest. Only unfinishe
 
 from __future__ import annotations
 
+import math
 import os
-import secrets
 import time
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import suppress
+import weakref
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from runoff import errors
 from runoff._io.text import count
-from runoff.errors import DeviceError, InputError, MissingExtraError
+from runoff.errors import ClusterError, DeviceError, InputError, MissingExtraError
 from runoff.executors import tasks
 from runoff.executors.base import Executor, Item, Kind, Place, Plan, Watch, Work
 from runoff.executors.grouping import Uncut, groups_for
+from runoff.executors.recovery import FAILURES
 from runoff.executors.scheduling import Schedule
 from runoff.executors.storage import Storage
 
@@ -59,7 +61,7 @@ class Ray(Executor):
     """
 
     address: str | None = None
-    storage: str | None = None
+    storage: str | None = field(default=None, repr=False)  # may hold a secret
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     cpus: int = 1
     gpus: float = 0
@@ -82,6 +84,19 @@ class Ray(Executor):
             raise InputError(
                 f"gpus must be a number from 0 to 1, since a network is trained on one GPU, got {self.gpus!r}"
             )
+        if not isinstance(self.wait, (int, float)) or isinstance(self.wait, bool) or not 0 < self.wait < math.inf:
+            raise InputError(f"wait must be a positive number of seconds, got {self.wait!r}")
+        names = self.mixed
+        texts = isinstance(names, tuple) and all(isinstance(name, str) and name for name in names)
+        if not texts or len(names) == 1 or len(set(names)) < len(names):
+            raise InputError(f"mixed must be a tuple of two or more different names of resources, got {names!r}")
+        for name, amount in self.resources.items() if isinstance(self.resources, Mapping) else [("", 0)]:
+            number = isinstance(amount, (int, float)) and not isinstance(amount, bool) and 0 < amount < math.inf
+            if not name or not number or name in ("CPU", "GPU", "memory"):
+                raise InputError(
+                    "resources must map names of custom resources to positive numbers (cpus, gpus and memory have "
+                    f"parameters of their own), got {self.resources!r}"
+                )
         if self.address is not None and self.address.startswith("ray://"):
             raise InputError(
                 f"address must be that of a cluster to which this machine belongs, got {self.address!r}: run the "
@@ -98,17 +113,19 @@ class Ray(Executor):
         if self.storage is not None:
             storage = Storage(str(self.storage), dict(self.storage_options))
             return storage if storage.is_remote else Storage(str(Path(self.storage).expanduser().absolute()))
-        return None if default is None else Storage(default)
+        return super().storage_for(default)
 
     def kinds(self, describe: Callable[[Place], Kind]) -> tuple[Kind, ...]:
         """Return the kinds of all nodes that can run tasks; raise an error if nodes of a kind differ."""
         ray = self._connected()
-        return tuple(self._kind(ray, describe, i) for i in range(max(1, len(self.mixed))))
+        with _failing(ray):
+            return tuple(self._kind(ray, describe, i) for i in range(max(1, len(self.mixed))))
 
     def plan(self, work: Work, items: Sequence[Item]) -> Plan:
         """Measure briefly on a worker, and divide the items into tasks."""
         ray = self._connected()
-        return self._planned(ray, ray.put(work), work, items)[0]
+        with _failing(ray):
+            return self._planned(ray, _put(ray, work), work, items)[0]
 
     def run(
         self, work: Work, items: Sequence[Item], storage: Storage | None = None, watch: Watch | None = None
@@ -117,7 +134,15 @@ class Ray(Executor):
         if not items:
             return
         ray = self._connected()
-        data = ray.put(work)
+        with _failing(ray):
+            yield from self._run(ray, work, items, storage, Watch() if watch is None else watch)
+
+    # -- helpers -------------------------------------------------------------------------------------------------------
+
+    def _run(
+        self, ray: Any, work: Work, items: Sequence[Item], storage: Storage | None, watch: Watch
+    ) -> Generator[tuple[Item, Any]]:
+        data = _put(ray, work)
         plan, uncut = self._planned(ray, data, work, items, storage)
         remote = ray.remote(tasks.train)
 
@@ -127,7 +152,6 @@ class Ray(Executor):
             chosen = remote.options(**options, **streaming, name=f"runoff {work.name(group[0])} ({len(group)})")
             return chosen.remote(data, list(group), kind, self.place, storage)
 
-        watch = Watch() if watch is None else watch
         watch.planned(plan)
         counted = _Counted(lambda kind: self._workers(ray, kind))
         schedule = Schedule(ray, work, submit, uncut, counted, storage, watch.nodes)
@@ -135,8 +159,6 @@ class Ray(Executor):
             yield from schedule.results()
         finally:
             schedule.cancel()
-
-    # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _connected(self) -> Any:
         """Return the module of Ray, connected to the cluster."""
@@ -156,8 +178,8 @@ class Ray(Executor):
                 ray.init(address=address, logging_level="error", log_to_driver=False, **settings)
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise InputError(
-                    f"address must be that of a running Ray cluster, but {address} does not answer: "
-                    f"{' '.join(str(error).split())[:200]}"
+                    f"address must be that of a running Ray cluster with the versions of Python and Ray that are here, "
+                    f"but connecting to {address} failed: {' '.join(str(error).split())[:300]}"
                 ) from None
         return ray
 
@@ -185,12 +207,13 @@ class Ray(Executor):
     def _kind(self, ray: Any, describe: Callable[[Place], Kind], member: int) -> Kind:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        remote, options = ray.remote(tasks.describe), self._options(member)
-        first = remote.options(**options).remote(describe, self.place)
+        remote, options = ray.remote(tasks.describe), self._options(member) | {"max_retries": FAILURES}
+        versions = tasks.versions_here()
+        first = remote.options(**options).remote(describe, self.place, versions)
         node, kind = self._answer(ray, first, member)  # an autoscaling cluster starts a node
         others = [
             remote.options(**options, scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
-                describe, self.place
+                describe, self.place, versions
             )
             for name, _ in self._nodes(ray, member)
         ]
@@ -234,19 +257,18 @@ class Ray(Executor):
     ) -> tuple[Plan, list[Uncut]]:
         """Return the plan, from a short measurement, and the items for each kind of node."""
         first = work.member(items[0])
-        token = secrets.token_hex(8)
-        if storage is not None:
-            storage.mark(token)
+        token = "" if storage is None else storage.mark()
         try:
             lightest = min(items, key=work.weight)
-            remote = ray.remote(tasks.measure).options(**self._options(work.member(lightest)))
+            options = self._options(work.member(lightest)) | {"max_retries": FAILURES}
+            remote = ray.remote(tasks.measure).options(**options)
             seconds, memory, sees = self._answer(ray, remote.remote(data, lightest, self.place, storage, token), first)
         finally:
             if storage is not None:
                 storage.unmark(token)
         if storage is not None and not sees:
             raise InputError(
-                f"storage must be seen by all nodes, but a worker does not see {storage.where}: give a shared folder "
+                f"storage must be seen by all nodes, but a worker does not see {storage.shown}: give a shared folder "
                 "or an address such as s3://bucket/folder"
             )
         nodes = self._nodes(ray, first)
@@ -262,7 +284,36 @@ class Ray(Executor):
             uncut.append(Uncut(chosen, *settings))
             groups += groups_for(chosen, each, self._workers(ray, kind)[1], *settings[1:])
         place = f"Ray cluster of {count(len(nodes), 'node')} and {count(workers, 'worker')}"
-        return Plan(len(items), tuple(map(tuple, groups)), workers, place, total / workers, memory), uncut
+        return Plan(
+            len(items), tuple(map(tuple, groups)), workers, place, total / workers, memory, work.basis(self.place)
+        ), uncut
+
+
+@contextmanager
+def _failing(ray: Any) -> Iterator[None]:
+    """Report errors of Ray itself in one sentence."""
+    try:
+        yield
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ClusterError(
+            f"the Ray cluster failed ({type(error).__name__}: {reason}): what is finished is kept, so start the same "
+            "command again when the cluster is well"
+        ) from None
+
+
+_SENT: dict[int, tuple[Any, tuple[str, str], Any]] = {}  # by the id of the work: it, the session, where it is
+
+
+def _put(ray: Any, work: Work) -> Any:
+    """Return the work in the cluster's object store, where it is put once."""
+    context, key = ray.get_runtime_context(), id(work)
+    session = context.get_node_id(), context.get_job_id()
+    known = _SENT.get(key)
+    if known is None or known[0]() is not work or known[1] != session:
+        known = weakref.ref(work, lambda _: _SENT.pop(key, None)), session, ray.put(work)
+        _SENT[key] = known
+    return known[2]
 
 
 class _Counted:

@@ -95,6 +95,11 @@ class Schedule:
 
     def cancel(self) -> None:
         """Cancel all tasks, including those that wait for a worker."""
+        for task in list(self.tasks.values()):
+            if task.reported == len(task.group.items):  # it ends by itself, and its worker can be used again
+                with suppress(Exception):
+                    if self.ray.wait([task.generator], timeout=1.0)[0] and next(task.generator, None) is None:
+                        del self.tasks[task.generator]
         live, self.tasks = list(self.tasks), {}
         for generator in live:
             with suppress(Exception):  # the cluster may no longer exist

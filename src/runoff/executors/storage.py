@@ -7,7 +7,10 @@ incomplete or altered file is detected and ignored, and a restarted driver finds
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,8 @@ from runoff.errors import InputError, MissingExtraError, StorageError
 
 FILE = re.compile(r"([0-9a-f]{64})-([0-9a-f]{64})\.result")
 REMOTE = re.compile(r"[a-z][a-z0-9+.-]+(::|://)")  # an address that fsspec understands
-PROBE = "probe"
+PROBES = re.compile(r"probe-(\d+)-[0-9a-f]+")  # with the time when they were written
+LEFT = 3600.0  # seconds after which nobody needs a probe or an incomplete file
 
 
 @dataclass(frozen=True)
@@ -29,11 +33,21 @@ class Storage:
     ----------
     where : the path or address
     options : settings of the file system, passed to fsspec
+    private : whether one run alone uses the folder, so that files of others cannot be there
 
     """
 
-    where: str
-    options: dict[str, Any] = field(default_factory=dict, repr=False)  # may hold a secret
+    where: str = field(repr=False)  # may hold a secret
+    options: dict[str, Any] = field(default_factory=dict, repr=False)
+    private: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The path or address for messages, without keys, passwords and tokens in it."""
+        return concealed(self.where)
+
+    def __repr__(self) -> str:
+        return f"Storage({self.shown!r})"
 
     @property
     def is_remote(self) -> bool:
@@ -73,36 +87,47 @@ class Storage:
         self._delete(f"{address}-{digest}.result")
 
     def close(self) -> None:
-        """Delete an empty folder, and files that were never completed."""
+        """Delete what killed processes left, and the folder if it is empty.
+
+        Where other runs may use the folder, that is what is older than an hour.
+        """
+        old = time.time() - (0 if self.private else LEFT)
+        for name in self._names():
+            if (match := PROBES.fullmatch(name)) and int(match[1]) <= old:
+                self._delete(name)
         if self.is_remote:
             return
         for file in leftovers(self.where):
-            file.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                if file.stat().st_mtime <= old:
+                    file.unlink()
         with suppress(OSError):  # not empty, or it does not exist
             Path(self.where).rmdir()
 
-    def mark(self, token: str) -> None:
-        """Write a file by which other machines can verify that they see the same storage."""
-        self._write(f"{PROBE}-{token}", token.encode())
+    def mark(self) -> str:
+        """Write a file by which other machines can verify that they see the same storage; return its token."""
+        token = f"{int(time.time())}-{secrets.token_hex(8)}"
+        self._write(f"probe-{token}", token.encode())
+        return token
 
     def is_marked(self, token: str) -> bool:
         """Return whether this machine sees the file written by `mark`."""
         try:
-            return self._read(f"{PROBE}-{token}") == token.encode()
+            return self._read(f"probe-{token}") == token.encode()
         except OSError:
             return False
 
     def unmark(self, token: str) -> None:
         """Delete the file written by `mark`."""
-        self._delete(f"{PROBE}-{token}")
+        self._delete(f"probe-{token}")
 
     # -- local folders and file systems of fsspec ---------------------------------------------------------------------
 
     def _write(self, name: str, data: bytes) -> None:
         if self.is_remote:  # objects appear when complete; on other file systems, the digest detects partial ones
-            system, root = self._system()
-            system.makedirs(root, exist_ok=True)
-            system.pipe_file(f"{root}/{name}", data)
+            with self._remote() as (system, root):
+                system.makedirs(root, exist_ok=True)
+                system.pipe_file(f"{root}/{name}", data)
             return
         Path(self.where).mkdir(parents=True, exist_ok=True)
         with written_whole(Path(self.where) / name, binary=True, among_many=True) as file:
@@ -110,58 +135,75 @@ class Storage:
 
     def _read(self, name: str) -> bytes:
         if self.is_remote:
-            system, root = self._system()
-            return bytes(system.cat_file(f"{root}/{name}"))
+            with self._remote() as (system, root):
+                return bytes(system.cat_file(f"{root}/{name}"))
         return read_regular(Path(self.where) / name)
 
     def _exists(self, name: str) -> bool:
         if self.is_remote:
-            system, root = self._system()
-            system.invalidate_cache()
-            return bool(system.exists(f"{root}/{name}"))
+            with self._remote() as (system, root):
+                system.invalidate_cache()
+                return bool(system.exists(f"{root}/{name}"))
         return (Path(self.where) / name).exists()
 
     def _delete(self, name: str) -> None:
         if self.is_remote:
-            system, root = self._system()
-            with suppress(FileNotFoundError):
+            with self._remote() as (system, root), suppress(FileNotFoundError):
                 system.rm_file(f"{root}/{name}")
             return
         (Path(self.where) / name).unlink(missing_ok=True)
 
     def _names(self) -> list[str]:
         if self.is_remote:
-            system, root = self._system()
-            system.invalidate_cache()
-            try:
-                return [str(path).rsplit("/", 1)[-1] for path in system.ls(root, detail=False)]
-            except FileNotFoundError:
-                return []
+            with self._remote() as (system, root):
+                system.invalidate_cache()
+                try:
+                    return [str(path).rsplit("/", 1)[-1] for path in system.ls(root, detail=False)]
+                except FileNotFoundError:
+                    return []
         folder = Path(self.where)
         return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+
+    @contextmanager
+    def _remote(self) -> Iterator[tuple[Any, str]]:
+        """Yield the file system and the folder on it; report its own errors as `StorageError`."""
+        system, root = self._system()
+        try:
+            yield system, root
+        except OSError:  # most file systems of fsspec raise these
+            raise
+        except Exception as error:
+            reason = " ".join(concealed(str(error)).split())[:200]
+            raise StorageError(f"storage {self.shown} cannot be used: {type(error).__name__}: {reason}") from None
 
     def _system(self) -> tuple[Any, str]:
         try:
             import fsspec
         except ImportError:
             raise MissingExtraError(
-                f"storage {self.where!r} needs fsspec. Install it with: pip install runoff[ray]"
+                f"storage {self.shown!r} needs fsspec. Install it with: pip install runoff[ray]"
             ) from None
         try:
             system, root = fsspec.core.url_to_fs(self.where, **self.options)
         except ImportError as error:
-            raise MissingExtraError(f"storage {self.where!r} needs another package: {error}") from None
+            raise MissingExtraError(f"storage {self.shown!r} needs another package: {error}") from None
         except ValueError as error:
             raise InputError(
-                f"storage must be a path or an address that fsspec knows, got {self.where!r}: {error}"
+                f"storage must be a path or an address that fsspec knows, got {self.shown!r}: {concealed(str(error))}"
             ) from None
         return system, str(root).rstrip("/")
+
+
+def concealed(text: str) -> str:
+    """Return an address or a message without the keys, passwords and tokens of addresses in it."""
+    text = re.sub(r"//[^/@\s]+@", "//***@", text)
+    return re.sub(r"(://[^\s?]*\?)[^\s]+", r"\1***", text)
 
 
 def missing(name: str, storage: Storage) -> StorageError:
     """Return the error for a result that a worker stored and the driver cannot find."""
     return StorageError(
-        f"{name} was stored, but {storage.where} does not have it: all machines must see the same storage; give a "
+        f"{name} was stored, but {storage.shown} does not have it: all machines must see the same storage; give a "
         "shared folder or an address such as s3://bucket/folder"
     )
 
@@ -169,5 +211,5 @@ def missing(name: str, storage: Storage) -> StorageError:
 def damaged(name: str, storage: Storage) -> StorageError:
     """Return the error for a result whose file does not match the digest in its name."""
     return StorageError(
-        f"{name} was stored, but its file in {storage.where} is damaged: check the disk or the file system"
+        f"{name} was stored, but its file in {storage.shown} is damaged: check the disk or the file system"
     )

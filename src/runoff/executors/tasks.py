@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from runoff._version import __version__
 from runoff.errors import DeviceError
 from runoff.executors.base import Item, Kind, Place, Work
 from runoff.executors.recovery import Failure
@@ -31,9 +32,21 @@ class Report:
     sent: tuple[tuple[Item, Any], ...] = ()
 
 
-def describe(kind: Any, place: Place) -> tuple[str, Kind]:
-    """Return the name of this machine and its kind."""
+def describe(kind: Any, place: Place, versions: dict[str, str]) -> tuple[str, Kind]:
+    """Return the name of this machine and its kind; refuse to work for a driver of other versions."""
+    here = versions_here()
+    for name, version in versions.items():
+        if here[name] != version:
+            raise DeviceError(
+                f"node {platform.node()} of the cluster has {name} {here[name]}, and the driver has {version}: install "
+                "the same on all machines"
+            )
     return platform.node(), kind(place)
+
+
+def versions_here() -> dict[str, str]:
+    """Return the versions that drivers and workers must share, besides what the bits of members depend on."""
+    return {"runoff": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 
 def require_same(expected: Kind, actual: Kind, one: str, other: str) -> None:

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_info
 from runoff._version import __version__
 from runoff.errors import DeviceError
 from runoff.executors import Place, Work
+from runoff.executors.local import each_by_itself
 from runoff.isolation import seeds_of
 from runoff.members import Member, MemberEstimator, fit_member
 from runoff.samples import Rows, Samples
@@ -34,8 +35,11 @@ class Fitting(Work):
     kinds: tuple[dict[str, Any], ...] = ()
     config: dict[str, Any] = field(default_factory=get_config)  # of scikit-learn, which other processes do not share
 
-    def train(self, items: Sequence[int], place: Place) -> Iterator[tuple[int, Member]]:  # noqa: ARG002
-        """Fit these members, one after the other."""
+    def train(self, items: Sequence[int], place: Place) -> Iterator[tuple[int, Member]]:
+        """Fit these members: one after the other, or as many at a time as there are CPUs, each in its process."""
+        if (place.cpus or 1) > 1 and len(items) > 1:
+            yield from each_by_itself(self, items, place.cpus)
+            return
         for m in items:
             seeds = seeds_of(self.seed, m, self.n_seeds)
             with config_context(**self.config):
@@ -62,11 +66,16 @@ class Fitting(Work):
         return replace(self, samples=self.samples.select(rows), labels=self.labels[rows], rows=places)
 
     def measure(self, items: Sequence[int], place: Place) -> float:
-        """Return the seconds to fit these members, measured by fitting them."""
-        list(self.train(items[:1], place))  # warms up imports and caches
+        """Return the seconds to fit these members, measured by fitting one at a time."""
+        alone = Place(cpus=1)
+        list(self.train(items[:1], alone))  # imports, and caches
         started = time.perf_counter()
-        list(self.train(items, place))
-        return time.perf_counter() - started
+        list(self.train(items, alone))
+        return (time.perf_counter() - started) / (place.cpus or 1)
+
+    def basis(self, place: Place) -> str:  # noqa: ARG002
+        """Return how the time was estimated."""
+        return "from the second fit of the smallest member"
 
 
 def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.progress import with_progress
+from runoff.errors import CheckpointError
 from runoff.executors import Executor, Local, Watch
 from runoff.executors.base import Kind
 from runoff.executors.storage import Storage
@@ -188,8 +189,14 @@ class Pipeline:
         for address, digest in finished:  # finished before an interruption
             key = by_address.get(address)
             if key in left and storage is not None and (data := storage.get(address, digest)) is not None:
+                try:
+                    network = self.store.accept(left[key], data, self.identities[key])
+                except CheckpointError:  # whole, but not a network
+                    storage.remove(address, digest)
+                    continue
+                del left[key]
                 watch.nodes["earlier"] += 1
-                yield self.store.accept(left.pop(key), data, self.identities[key])
+                yield network
         if left:
             with closing(self.executor.run(work, list(left), storage, watch)) as results:
                 for key, result in results:

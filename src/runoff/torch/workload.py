@@ -123,6 +123,10 @@ class Networks(Work):
         sizes = [len(job.rows) for job in jobs]
         return guess(self.settings.trainer(place), jobs[0], sizes, np.array(scored)) - START_SECONDS * bool(place.gpu)
 
+    def basis(self, place: Place) -> str:
+        """Return how the time was estimated."""
+        return "computed from times on an H200" if place.gpu else "from a few training steps after the first"
+
     def address(self, item: Key) -> str:
         """Return a unique name for a result: a digest of the network, the inputs that it scored and the format."""
         scored = "" if self.inputs is None else self._inputs_digest
