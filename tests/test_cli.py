@@ -107,6 +107,7 @@ def test_how_much_is_said(place, monkeypatch):
         lines = result.stderr.splitlines()
         assert lines[:said] == ["a debug", "a info", "Warning: a warning"][-said:] * bool(said)
         assert lines[-1].startswith("Error: TypeError: nobody thought of this; this is a bug in runoff")
+        assert lines[-1].endswith("the output of --debug and of `runoff doctor`")
         assert ("Traceback (most recent call last):" in lines) == (option == "--debug")
 
 

@@ -56,7 +56,7 @@ def failure(error: Exception) -> Failure:
     """Return the one-sentence message and the exit code for an error."""
     code = exit_code(error)
     if code == BUG:
-        report = "this is a bug in runoff: please report it with the output of --debug"
+        report = "this is a bug in runoff: please report it with the output of --debug and of `runoff doctor`"
         return Failure(f"{type(error).__name__}: {error}; {report}", BUG)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
