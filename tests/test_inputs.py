@@ -266,9 +266,9 @@ def test_blocks_of_an_ensembles_scores_keep_its_spread_and_unit():
         runoff.certify(iter([given]), unit="samples")
     for second in (values, replace(given, fingerprint="another"), replace(given, classes_fixed=False)):
         for pair in ((given, second), (second, given)):
-            with pytest.raises(ValueError, match=r"must all be those of one classifier|fixed beforehand"):
+            with pytest.raises(ValueError, match=r"must all be those of one classifier|fixed in advance"):
                 runoff.certify(iter(pair))
-    with pytest.raises(ValueError, match="fixed beforehand"):
+    with pytest.raises(ValueError, match="fixed in advance"):
         runoff.certify(iter([replace(given, classes_fixed=False)]))
 
 
