@@ -152,6 +152,39 @@ def test_an_edit_changes_its_own_members_only(kind):
     np.testing.assert_array_equal(updated.scores(X[600:700]).values, one)
 
 
+@pytest.mark.parametrize("wrap", [lambda function: function, lambda function: Encoder(function, "mine")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_of_another_encoder_with_the_same_name_are_never_reused(kind, wrap):
+    def scaled(factor):
+        return wrap(lambda rows: np.tanh(rows * factor))
+
+    one, other = scaled(np.linspace(0, 1, 64)), scaled(np.linspace(1, 0, 64))
+    expected = ensemble(kind, other).fit(X[:200], Y[:200]).scores(X[200:210]).values
+    again = ensemble(kind, one).fit(X[:200], Y[:200]).set_params(encoder=other).fit(X[:200], Y[:200])
+    np.testing.assert_array_equal(again.scores(X[200:210]).values, expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_are_fitted_again_if_the_function_of_an_encoder_has_changed(kind):
+    factor = np.linspace(0, 1, 64)
+    classifier = ensemble(kind, Encoder(lambda rows: np.tanh(rows * factor), "mine")).fit(X[:200], Y[:200])
+    factor[:] = factor[::-1].copy()
+    expected = ensemble(kind, Encoder(lambda rows: np.tanh(rows * factor), "mine")).fit(X[:200], Y[:200])
+    again = classifier.fit(X[:200], Y[:200]).scores(X[200:210]).values
+    np.testing.assert_array_equal(again, expected.scores(X[200:210]).values)
+
+
+@pytest.mark.skipif("torch" not in KINDS, reason="needs torch")
+def test_checkpoints_need_an_encoder_that_can_be_told_from_others(tmp_path):
+    with pytest.raises(ValueError, match="needs sha256= if heads are kept in checkpoints"):
+        ensemble("torch", checkpoints=tmp_path / "heads").fit(X[:200], Y[:200])
+    known = Encoder(pca, "pca", sha256="0" * 64)
+    first = ensemble("torch", known, checkpoints=tmp_path / "heads").fit(X[:200], Y[:200])
+    assert list((tmp_path / "heads").iterdir())
+    again = ensemble("torch", known, checkpoints=tmp_path / "heads").fit(X[:200], Y[:200])
+    np.testing.assert_array_equal(first.scores(X[:9]).values, again.scores(X[:9]).values)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_radii_on_features(kind):
     classifier = ensemble(kind, n_partitions=40).fit(X[400:1400], Y[400:1400])

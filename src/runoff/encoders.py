@@ -11,10 +11,11 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ class Encoder:
     settings: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[Any], None] | None = field(default=None, repr=False)
     cache: Path | None = None
+    _unique: str = field(default_factory=lambda: secrets.token_hex(16), init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("batch", "workers"):
@@ -79,8 +81,11 @@ class Encoder:
 
     @property
     def identity(self) -> str:
-        """A digest of everything that features depend on besides the input."""
-        parts = [self.name, self.sha256, self.batch, dict(self.settings)]
+        """A digest of everything that features depend on besides the input.
+
+        Without a SHA-256 it is unique to this object, since different functions can have the same name.
+        """
+        parts = [self.name, self.sha256 or self._unique, self.batch, dict(self.settings)]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
     def described(self) -> dict[str, Any]:
@@ -181,9 +186,12 @@ class Encoder:
 
 
 def get(encoder: Any, device: Any = None) -> Encoder:
-    """Return the encoder for a name, a path or a function; an `Encoder` is returned unchanged."""
+    """Return the encoder for a name, a path or a function.
+
+    An `Encoder` is returned unchanged, but without a SHA-256 it gets a new identity: its function may have changed.
+    """
     if isinstance(encoder, Encoder):
-        return encoder
+        return encoder if encoder.sha256 else replace(encoder)
     if isinstance(encoder, (str, Path)):
         from runoff.torch.encoders import named
 

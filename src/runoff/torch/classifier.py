@@ -242,6 +242,11 @@ class TorchClassifier(Ensemble):
         self._inputs = None if to_score is None else self._as_scored(self.features_of(Dense(to_score)).data)
         self._identities: dict[tuple[int, int], str] = {}  # by member and seed
         if self.checkpoints is not None:
+            if self.encoder_ is not None and not self.encoder_.sha256:
+                raise InputError(
+                    "an encoder needs sha256= if heads are kept in checkpoints, to tell it from others: wrap it as "
+                    "runoff.Encoder(function, name, sha256=...), or leave checkpoints out"
+                )
             self._store = Checkpoints(self.checkpoints)
         elif not isinstance(getattr(self, "_store", None), MemoryStore):
             self._store = MemoryStore()  # an existing one contains the networks that a failed fit finished
