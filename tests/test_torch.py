@@ -184,6 +184,13 @@ def test_statistics_are_exact_and_leave_constant_channels_alone():
     assert std[2] == 1
 
 
+def test_statistics_of_many_pixels_do_not_overflow():
+    images = np.zeros((1, 5000, 5000, 1), np.uint8)  # as many pixels as 24,400 images of CIFAR-10
+    images[:, :2500] = 255
+    mean, std = jobs.statistics(images)
+    assert mean.tolist() == std.tolist() == [127.5]
+
+
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 

@@ -57,8 +57,9 @@ def statistics(images: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.fl
         counts = np.stack([np.bincount(channel, minlength=256) for channel in flat.T])
         values = np.arange(256)
         total, square = (counts * values).sum(1), (counts * values**2).sum(1)
-        mean = total / len(flat)
-        var = (square * len(flat) - total**2) / len(flat) ** 2
+        n, mean = len(flat), total / len(flat)
+        # In Python's integers: from 12 million pixels, such as 250 images of 224 x 224, they may exceed 64 bits.
+        var = np.array([float(int(s) * n - int(t) ** 2) / n**2 for s, t in zip(square, total, strict=True)])
     else:
         with np.errstate(all="ignore"):
             mean, var = flat.mean(axis=0, dtype=np.float64), flat.var(axis=0, dtype=np.float64)
