@@ -1,6 +1,7 @@
 """threat="labels": samples are trusted, an edit is one label changed, and a transformer may learn from all samples."""
 
 import itertools
+import json
 import warnings
 
 import joblib
@@ -28,7 +29,7 @@ from runoff.errors import InputError, StorageError
 from runoff.partition import Partition
 from runoff.report import _election_figure
 from runoff.report.source import Source
-from runoff.saving import proofs
+from runoff.saving import proofs, rows
 
 X, Y = load_digits(return_X_y=True)
 X, Y, NEW, NEW_Y = X[:700], Y[:700], X[700:740], Y[700:740]
@@ -311,7 +312,7 @@ def test_real_relabelling_within_the_radius_changes_nothing(settings):
 # -- words and files ---------------------------------------------------------------------------------------------------
 
 
-def test_every_radius_says_what_is_not_covered():
+def test_every_radius_says_what_is_not_covered(tmp_path):
     certificates = BASE.certify(NEW)
     assert certificates.unit == BASE.scores(NEW).unit == runoff.certify(BASE.scores(NEW)).unit == "labels"
     limits = "inserted and deleted samples are not covered"
@@ -322,6 +323,10 @@ def test_every_radius_says_what_is_not_covered():
         which = "single changed label" if radius == 1 else f"{radius} changed labels"
         assert (f"Proven: no {which} can change this ({limits})." in text) == (radius > 0)
         assert ("Nothing is proven: one changed label might change this." in text) == (radius == 0)
+    rows.write(tmp_path / "rows.csv", certificates, None)
+    for table in (certificates.to_frame(to=0), pd.read_csv(tmp_path / "rows.csv")):
+        assert table.columns[-2:].tolist() == ["unit", "limits"]
+        assert (table["limits"] == limits).all()
 
 
 def test_saved_classifiers_keep_threat_and_transformer(tmp_path):
@@ -345,6 +350,7 @@ def test_estimates_figures_and_proofs_say_what_is_not_covered(tmp_path, capsys):
     source = Source.from_classifier(BASE, NEW, NEW_Y)
     assert _election_figure.draw(source).get_suptitle().endswith(limits)
     proofs.write(tmp_path / "proof.json", BASE.certify(NEW), BASE.scores(NEW).values)
+    assert json.loads((tmp_path / "proof.json").read_text())["edit"].endswith("samples are not covered.")
     assert check.main([str(tmp_path / "proof.json")]) == 0
     assert f"Radii count changed labels; {limits}." in capsys.readouterr().out
 

@@ -23,6 +23,12 @@ class Unit:
         """The limits in brackets, with a leading space, or an empty string."""
         return f" ({self.limits})" if self.limits else ""
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns of a table with a radius per row: the unit and what is not covered, none if radii count samples."""
+        unit = {} if self.name == "samples" else {"unit": self.name}
+        return unit | ({"limits": self.limits} if self.limits else {})
+
     def count(self, n: int) -> str:
         """Return a number of edits, as in 1 source or 2 sources."""
         return count(n, self.noun)

@@ -102,7 +102,8 @@ class Certificates:
     def to_frame(self, to: Any = None) -> pd.DataFrame:
         """Return a pandas DataFrame with the columns prediction, radius and runner_up.
 
-        With `to`, a label, there is a column radius_to; if radii do not count samples, there is a column unit.
+        With `to`, a label, there is a column radius_to. If radii do not count samples, there is a column unit; if they
+        count labels, also a column limits, which says what is not covered.
         """
         try:
             import pandas as pd
@@ -112,7 +113,7 @@ class Certificates:
         frame.attrs["unit"] = self.unit
         if to is not None:
             frame["radius_to"] = self.radius_to(to)
-        return frame if self.unit == "samples" else frame.assign(unit=self.unit)
+        return frame.assign(**unit_of(self.unit).columns)
 
     def certified_accuracy(
         self, y_true: ArrayLike, budgets: ArrayLike, *, by_class: bool = False
@@ -136,6 +137,8 @@ class Certificates:
         from runoff import attacks
 
         target = self.index_of(label)
+        if not len(self):  # an empty selection
+            return np.empty(0, np.int64)
         prediction, cost = attacks.costs_to(self.election, self.blocks(scores), self.spread, target, NODES)
         now = prediction if self.classes is None else self.classes[prediction]
         if (now != self.prediction).any():

@@ -17,6 +17,7 @@ import numpy as np
 from runoff import check
 from runoff._io.files import written_whole
 from runoff._io.text import size
+from runoff._io.units import unit_of
 from runoff.ballots import points, points_dtype, readable
 from runoff.errors import InputError
 from runoff.scores import blocks_of
@@ -64,6 +65,7 @@ def write(
         "election": election,
         "bound": certificates.bound,
         "unit": certificates.unit,
+        "edit": unit_of(certificates.unit).definition,
         "n_inputs": n,
         "n_members": n_members,
         "n_classes": n_classes,

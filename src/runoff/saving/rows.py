@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runoff._io.files import written_whole
+from runoff._io.units import unit_of
 from runoff.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ def write(
         "radius": certificates.radius,
         "runner_up": certificates.runner_up,
     }
-    if certificates.unit != "samples":  # what the radius counts
-        columns["unit"] = np.full(len(certificates), certificates.unit)
+    columns |= {name: np.full(len(certificates), text) for name, text in unit_of(certificates.unit).columns.items()}
     if radius_to is not None:
         columns["radius_to"] = radius_to
     if labels is not None:
