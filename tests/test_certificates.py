@@ -29,6 +29,20 @@ def test_it_behaves_like_its_arrays():
     assert certificates.prediction.dtype == certificates.radius.dtype == certificates.runner_up.dtype == np.int64
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_selection_may_be_empty():
+    """Such as the inputs of one class, if there are none."""
+    none = runoff.certify(SCORES)[np.zeros(20, bool)]
+    labels = np.empty(0, np.int64)
+    for accuracy in (runoff.certified_accuracy, runoff.collective_accuracy):
+        np.testing.assert_array_equal(accuracy(none, labels, [0, 2]), [np.nan, np.nan])
+    assert none.radius_to(1).tolist() == none.to_frame(to=1)["radius_to"].tolist() == []
+    with pytest.raises(ValueError, match="certificates must be of at least one input, got none"):
+        runoff.collective_attack(none, labels, 2)
+    with pytest.raises(ValueError, match="y_true must have inputs of other classes than 1, which the rate is about"):
+        runoff.targeted_rate(none, labels, None, 1, [0])
+
+
 def test_attacks_follow_a_selection():
     certificates = runoff.certify(SCORES)
     part = certificates[5:][np.array([2, 0])]

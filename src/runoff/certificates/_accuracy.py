@@ -31,7 +31,7 @@ def certified_accuracy(
 
     Returns
     -------
-    accuracy : (n_budgets,) floats, or (n_classes, n_budgets)
+    accuracy : (n_budgets,) floats, or (n_classes, n_budgets); NaN if there are no inputs
 
     Examples
     --------
@@ -49,7 +49,7 @@ def certified_accuracy(
     labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
     certified = (certificates.prediction == labels)[:, None] & (certificates.radius[:, None] >= edits)
     if not by_class:
-        return np.array([np.mean(column) for column in certified.T])
+        return np.array([np.mean(column) if len(column) else np.nan for column in certified.T])
     names = np.arange(certificates.n_classes) if certificates.classes is None else certificates.classes
     each = [certified[labels == name] for name in names]
     return np.array([rows.mean(axis=0) if len(rows) else np.full(len(edits), np.nan) for rows in each])
@@ -98,7 +98,8 @@ def targeted_rate(
     if source is not None and names[certificates.index_of(source)] == wanted:
         raise InputError(f"source and target must be two classes, got {source!r} twice")
     if not counted.any():
-        raise InputError(f"y_true must have inputs of class {source!r}, which the rate is about, got none")
+        which = f"class {source!r}" if source is not None else f"other classes than {target!r}"
+        raise InputError(f"y_true must have inputs of {which}, which the rate is about, got none")
     radius = certificates.radius_to(target, scores)[counted]
     return np.array([np.mean(radius < edit) for edit in edits])
 

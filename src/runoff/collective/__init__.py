@@ -94,7 +94,7 @@ def collective_accuracy(
 
     Returns
     -------
-    accuracy : (n_budgets,) floats
+    accuracy : (n_budgets,) floats; NaN if there are no inputs
 
     Examples
     --------
@@ -132,6 +132,9 @@ def by_budget(
     began = time.monotonic()
     correct = np.asarray(certificates.prediction == labels)
     wanted = sorted({int(edit) for edit in edits}, reverse=True)
+    if not len(labels):
+        yield from ((edit, float("nan")) for edit in wanted)
+        return
     until = None if time_limit is None else began + time_limit
     try:
         most = min(wanted[0], certificates.n_buckets) if wanted else 0
@@ -184,6 +187,8 @@ def collective_attack(
         raise InputError(f"edits must be one non-negative integer, got {edits!r}")
     if isinstance(starts, bool) or not isinstance(starts, (int, np.integer)) or starts < 1:
         raise InputError(f"starts must be a positive integer, got {starts!r}")
+    if not len(labels):
+        raise InputError("certificates must be of at least one input, got none: there is nothing to attack")
     if isinstance(scores, Iterator):
         raise InputError("scores must be an array, got an iterator: the attack may be carried out later on each input")
     size = min(size, certificates.n_buckets)
