@@ -172,6 +172,11 @@ def source_name(value: Any) -> str:
 
 def sources(groups: Any, n: int, key: bytes) -> Digests:
     """Return the keyed digest of the source of each of n samples."""
+    if np.ma.is_masked(groups):  # np.asarray would read the values below the mask
+        raise InputError(
+            f"groups must name the source of each sample, got {np.ma.count_masked(groups)} masked: give samples of "
+            "unknown origin a name, too"
+        )
     values = groups if isinstance(groups, (list, tuple)) else np.asarray(groups)
     if isinstance(values, np.ndarray) and values.ndim == 0:
         raise InputError(f"groups must be a list or an array of one name per sample, got a {type(groups).__name__}")
