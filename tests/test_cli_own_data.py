@@ -215,6 +215,9 @@ def test_a_column_of_a_table_names_sources(tmp_path, monkeypatch):
     assert shown.exit_code == 0, shown.output
     summary = json.loads(shown.stdout)
     assert (summary["unit"], summary["target"]["to"]) == ("sources", "ham")
+    without = run("verify", "model", "--data", "train.csv", *columns[:2])  # a column is left over
+    assert "no groups were passed (of a table, by --group-column)." in without.stdout
+    assert all(line.startswith(("model: ", "Checked: ", "Not checked: ")) for line in without.stdout.splitlines())
     write("nameless.csv", table(200, 0), [*senders[1:], ""])
     result = run("train", "nameless.csv", *options, "--out", "m")
     assert result.exit_code == 2

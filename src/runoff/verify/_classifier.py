@@ -75,7 +75,8 @@ class ClassifierVerifier(Verification):
         """Compare the training sets derived from the data with those that the members were trained on."""
         report = self.report
         if self.parts.unit == "sources" and X is not None and groups is None:
-            report.skipped("the training sets of the members", "they are divided by source, and no groups were passed")
+            why = "they are divided by source, and no groups were passed (of a table, by --group-column)"
+            report.skipped("the training sets of the members", why)
             return True
         if X is None or y is None:
             report.skipped("the training sets of the members", why_absent)
@@ -144,7 +145,7 @@ class ClassifierVerifier(Verification):
             scores = np.asarray(members.scores(selected))
             prediction, runner_up, radius = members.certify(selected)
         except ValueError as error:
-            self.report.skipped(what, str(error))
+            self.report.skipped(what, " ".join(str(error).split()).rstrip(" ."))
             return
         index = {label: i for i, label in enumerate(self.classes)}
         claims = _radii.Certificates(
