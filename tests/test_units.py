@@ -249,7 +249,7 @@ def test_what_is_not_a_name_is_refused(value):
         ([], "each of 900 samples, got 0 names"),
         (GROUPS[:-1], "each of 900 samples, got 899 names"),
         (GROUPS[:, None], r"in one dimension, got shape \(900, 1\)"),
-        (np.ma.array(GROUPS, mask=[True] + [False] * 899), "name the source of each sample, got 1 masked: give"),
+        (np.ma.array(GROUPS, mask=[True] + [False] * 899), "name the source of each sample, got masked names: give"),
         ("sender", "groups must be a list or an array of one name per sample, got a str"),
         (iter(GROUPS), "groups must be a list or an array of one name per sample, got a iterator"),
         (map(str, GROUPS), "list or an array of one name per sample, got a map"),

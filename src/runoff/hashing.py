@@ -174,8 +174,7 @@ def sources(groups: Any, n: int, key: bytes) -> Digests:
     """Return the keyed digest of the source of each of n samples."""
     if np.ma.is_masked(groups):  # np.asarray would read the values below the mask
         raise InputError(
-            f"groups must name the source of each sample, got {np.ma.count_masked(groups)} masked: give samples of "
-            "unknown origin a name, too"
+            "groups must name the source of each sample, got masked names: give samples of unknown origin a name, too"
         )
     values = groups if isinstance(groups, (list, tuple)) else np.asarray(groups)
     if isinstance(values, np.ndarray) and values.ndim == 0:
