@@ -1,6 +1,7 @@
 """Executors without a cluster: the choice, storage, groups, tasks, and results found after an interruption."""
 
 import copy
+import importlib
 import os
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from joblib import parallel_config
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from helpers import SMALL, run
 from runoff import RunoffClassifier, datasets, executors
@@ -22,6 +25,7 @@ from runoff.executors import Executor, Joblib, Local, Place, Ray, Storage, Work,
 from runoff.executors.grouping import LONGEST, Uncut, groups_for
 from runoff.executors.recovery import Failure, Group, Recovery
 from runoff.executors.storage import missing
+from runoff.fitting.work import kind_here, modules_of, release, require_versions
 from runoff.torch import TorchClassifier
 from runoff.torch.checkpoints import decoded
 from runoff.torch.pipeline import Pipeline, network_jobs
@@ -219,7 +223,10 @@ def test_what_killed_processes_left_in_storage_is_removed(tmp_path, where):
 
 
 def test_secrets_in_addresses_are_not_shown():
-    for where in ("s3://KEY:SECRET@bucket/folder", "https://host/folder?token=SECRET&x=1", "nowhere://u:SECRET@x"):
+    for where in (
+        "s3://KEY:SECRET@bucket/folder", "https://host/folder?token=SECRET&x=1", "nowhere://u:SECRET@x",
+        "s3://KEY:with/SECRET/in+it@bucket/folder", "nowhere://u:p@SECRET@host/folder",
+    ):  # fmt: skip
         storage = Storage(where, {"secret": "SECRET"})
         executor = Ray(storage=where, storage_options={"secret": "SECRET"})
         texts = [repr(storage), storage.shown, repr(executor), str(missing("member 1", storage))]
@@ -407,6 +414,8 @@ def test_networks_trained_elsewhere_before_an_interruption_are_found(tmp_path, d
     last = list(work.jobs)[3]
     storage._write(f"{work.address(last)}-{'0' * 64}.result", b"half of it")
     storage.put(work.address(last), b"not a network, under the digest of these words")
+    others = replace(first._store.get(work.jobs[last], work.identities[last], None), inputs="0" * 64, seconds=1.25)
+    storage.put(work.address(last), work.pack(last, others))  # the network, with scores for other inputs
     foreign = storage.put("f" * 64, b"of another run")
     second = fitted(digits, checkpoints=tmp_path / "two")
     assert [second._store.seconds(m, 0) == 1.25 for m in range(4)] == [True, True, True, False]
@@ -415,7 +424,10 @@ def test_networks_trained_elsewhere_before_an_interruption_are_found(tmp_path, d
     kept = first._store.get(work.jobs[last], work.identities[last], None)
     data = work.pack(last, kept)
     assert decoded(work.jobs[last], data, work.identities[last]).state.keys() == kept.state.keys()
-    for bad in (b"", data[:50], data[:-4] + b"abcd"):
+    changes = {b'"runoff network 1"': b'"runoff network 0"', b'"seconds":"0': b'"seconds":"x'}
+    altered = [data.replace(*change) for change in changes.items()]
+    headers = [len(head).to_bytes(8, "little") + head for head in (b'{"__metadata__":null}', b"[" * 10**5)]
+    for bad in (b"", data[:50], data[:-4] + b"abcd", *altered, *headers):
         with pytest.raises(CheckpointError, match="the result of member 3 "):
             decoded(work.jobs[last], bad, work.identities[last])
 
@@ -476,6 +488,29 @@ def test_estimators_are_fitted_on_the_cpus_asked_for():
     assert {member.fitted[0].process_ for member in one.members_} == {os.getpid()}
     assert os.getpid() not in {member.fitted[0].process_ for member in two.members_}
     np.testing.assert_array_equal(one.scores(X).values, two.scores(X).values)
+
+
+def test_the_libraries_of_an_estimator_belong_to_the_kind_of_a_machine(tmp_path, monkeypatch):
+    """Another release of XGBoost, or another file of one's own, on one node would give other bits there."""
+    file = tmp_path / "own_estimators.py"
+    file.write_text("from sklearn.linear_model import LogisticRegression as Base\nclass Own(Base): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = importlib.import_module("own_estimators")
+    try:
+        modules = modules_of(make_pipeline(StandardScaler(), own.Own()))
+        assert (modules, modules_of(LogisticRegression())) == (("own_estimators",), ())
+        before = kind_here(Place(), modules)
+        file.write_text(file.read_text().replace("pass", "x = 1"))
+        after = kind_here(Place(), modules)
+        assert {name for name in before if before[name] != after[name]} == {"module own_estimators"}
+        with pytest.raises(DeviceError, match="must have the versions of this machine, got module own_estimators"):
+            require_versions((after,), before)
+        own.__version__ = "1.2"
+        assert release("own_estimators") == "1.2"
+        sent = before | {"module own_estimators": release("no_such_module")}  # with the estimator, by cloudpickle
+        require_versions((before, sent), before)
+    finally:
+        del sys.modules["own_estimators"]
 
 
 def test_work_is_the_same_in_another_process(digits):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from runoff.ensemble import Ensemble
 from runoff.errors import MemberError
 from runoff.executors import Executor, Place, Watch
 from runoff.fitting.checking import accepts_nan, member_estimator, number_type
-from runoff.fitting.work import Fitting, kind_here, require_versions
+from runoff.fitting.work import Fitting, kind_here, modules_of, require_versions
 from runoff.isolation import undisturbed
 from runoff.members import PROBES, Member, MemberEstimator, default_estimator, rank_member, score_member
 from runoff.samples import Rows, Samples
@@ -142,8 +143,9 @@ class RunoffClassifier(Ensemble):
     def _train(self, which: Sequence[int], codes: NDArray[np.int64], rows: list[Rows]) -> list[Member]:
         labels = self.classes_[codes]  # with the type of the classes, which no sample can change
         executor = executors.get("joblib" if self.executor is None else self.executor, self.n_jobs)
-        kinds = () if executor.here else executor.kinds(kind_here)
-        require_versions(kinds, kind_here(Place()) if kinds else {})
+        kind = partial(kind_here, modules=modules_of(self._unfitted.unfitted))
+        kinds = () if executor.here else executor.kinds(kind)
+        require_versions(kinds, kind(Place()) if kinds else {})
         parts = {m: rows[m] for m in which}
         work = Fitting(self._unfitted, self._features, labels, parts, self._seed, self._n_seeds, kinds)
         with undisturbed():  # also for threads of joblib, as the first to finish must not restore the number of threads

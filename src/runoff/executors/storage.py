@@ -17,7 +17,7 @@ from typing import Any
 
 from runoff._io.files import leftovers, read_regular, written_whole
 from runoff._io.manifests import sha256
-from runoff.errors import InputError, MissingExtraError, StorageError
+from runoff.errors import InputError, MissingExtraError, RunoffError, StorageError
 
 FILE = re.compile(r"([0-9a-f]{64})-([0-9a-f]{64})\.result")
 REMOTE = re.compile(r"[a-z][a-z0-9+.-]+(::|://)")  # an address that fsspec understands
@@ -115,7 +115,7 @@ class Storage:
         try:
             return self._read(f"probe-{token}") == token.encode()
         except OSError:
-            return False
+            return False  # also where a folder exists that only its owner can read
 
     def unmark(self, token: str) -> None:
         """Delete the file written by `mark`."""
@@ -126,8 +126,13 @@ class Storage:
     def _write(self, name: str, data: bytes) -> None:
         if self.is_remote:  # objects appear when complete; on other file systems, the digest detects partial ones
             with self._remote() as (system, root):
-                system.makedirs(root, exist_ok=True)
-                system.pipe_file(f"{root}/{name}", data)
+                try:
+                    system.pipe_file(f"{root}/{name}", data)
+                except FileNotFoundError:
+                    if not root.startswith("/"):  # a bucket: never created, as its name may be mistyped
+                        raise InputError(f"storage {self.shown} must exist: create its bucket first") from None
+                    system.makedirs(root, exist_ok=True)
+                    system.pipe_file(f"{root}/{name}", data)
             return
         Path(self.where).mkdir(parents=True, exist_ok=True)
         with written_whole(Path(self.where) / name, binary=True, among_many=True) as file:
@@ -170,9 +175,9 @@ class Storage:
         system, root = self._system()
         try:
             yield system, root
-        except OSError:  # most file systems of fsspec raise these
+        except (FileNotFoundError, RunoffError):
             raise
-        except Exception as error:
+        except Exception as error:  # its message may hold the address, with a secret in it
             reason = " ".join(concealed(str(error)).split())[:200]
             raise StorageError(f"storage {self.shown} cannot be used: {type(error).__name__}: {reason}") from None
 
@@ -196,7 +201,7 @@ class Storage:
 
 def concealed(text: str) -> str:
     """Return an address or a message without the keys, passwords and tokens of addresses in it."""
-    text = re.sub(r"//[^/@\s]+@", "//***@", text)
+    text = re.sub(r"//\S*@", "//***@", text)  # up to the last @, since a password may hold slashes and more of them
     return re.sub(r"(://[^\s?]*\?)[^\s]+", r"\1***", text)
 
 

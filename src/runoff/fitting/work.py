@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,7 +52,7 @@ class Fitting(Work):
 
     def kind(self, place: Place) -> dict[str, Any]:
         """Return the facts that determine the last bits of estimators on this machine."""
-        return kind_here(place)
+        return kind_here(place, modules_of(self.estimator.unfitted))
 
     def member(self, item: int) -> int:
         """Return the member."""
@@ -78,11 +82,15 @@ class Fitting(Work):
         return "from the second fit of the smallest member"
 
 
-def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001
-    """Return the facts that determine the last bits of estimators: versions, and instructions that libraries use."""
+def kind_here(place: Place, modules: Sequence[str] = ()) -> dict[str, Any]:  # noqa: ARG001
+    """Return the facts that determine the last bits of estimators: versions, and instructions that libraries use.
+
+    `modules` are those of the estimator, besides the ones that every estimator needs.
+    """
     import scipy.linalg  # loads its library
     import sklearn
 
+    releases = {f"module {name}": release(name) for name in modules}  # first, as they may load more libraries
     features = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
     blas = {
         f"{info['internal_api']} {info.get('version')} {info.get('architecture')}"
@@ -93,19 +101,46 @@ def kind_here(place: Place) -> dict[str, Any]:  # noqa: ARG001
         "machine": platform.machine(),
         "instructions": " ".join(features),
         "libraries": ", ".join(sorted(blas)),
+        "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
         "runoff": __version__,
+        **releases,
     }
+
+
+COMMON = frozenset({"runoff", "numpy", "scipy", "sklearn", "__main__", *sys.stdlib_module_names})
+ABSENT = "not installed"
+
+
+def modules_of(estimator: Any) -> tuple[str, ...]:
+    """Return the top-level modules of an estimator and of everything in its parameters, without the common ones."""
+    things = [estimator, *estimator.get_params(deep=True).values()]
+    names = {name for thing in things for name in (type(thing).__module__, getattr(thing, "__module__", None))}
+    return tuple(sorted({name.partition(".")[0] for name in names if isinstance(name, str)} - COMMON))
+
+
+def release(module: str) -> str:
+    """Return the version of a module, or a digest of its Python code if it has none."""
+    try:
+        loaded = import_module(module)
+    except ImportError:  # where code is sent with the estimator; else training fails, and says so
+        return ABSENT
+    if version := getattr(loaded, "__version__", None):
+        return str(version)
+    hashed, file = hashlib.sha256(), Path(getattr(loaded, "__file__", None) or "")
+    for path in sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]:
+        hashed.update(path.read_bytes() if path.is_file() else b"")
+    return hashed.hexdigest()
 
 
 def require_versions(kinds: tuple[dict[str, Any], ...], here: dict[str, Any]) -> None:
     """Raise an error for machines whose versions differ from those of this one, which scores and saves the members."""
     for kind in kinds:
-        for name in ("machine", "numpy", "scipy", "scikit-learn", "runoff"):
-            if kind[name] != here[name]:
+        for name in here:
+            if name not in ("instructions", "libraries", "libc", "python") and kind[name] not in (here[name], ABSENT):
                 raise DeviceError(
                     f"the cluster must have the versions of this machine, got {name} {kind[name]} instead of "
                     f"{here[name]}: install the same versions"

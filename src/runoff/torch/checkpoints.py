@@ -152,11 +152,13 @@ def encoded(trained: Trained, identity: str, *, weights: bool, half: bool) -> by
 def decoded(job: Job, data: bytes, identity: str) -> Trained:
     """Return the network in the content of a file, or raise an error if it has another identity."""
     try:
-        length = int.from_bytes(data[:8], "little")
-        metadata, state = json.loads(data[8 : 8 + length]).get("__metadata__", {}), parse(data)
+        state = parse(data)  # first, since it rejects headers that are no JSON or nested deeply
+        metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__") or {}
+        float(metadata.get("seconds", 0))
     except (SafetensorError, ValueError, KeyError, AttributeError) as error:
         raise CheckpointError(f"the result of member {job.member} cannot be read ({error}): retrain it") from None
-    if metadata.get("identity") != identity or metadata.get("digest") != digest(state):
+    expected = {"format": FORMAT, "identity": identity, "digest": digest(state)}
+    if any(metadata.get(name) != value for name, value in expected.items()):
         raise CheckpointError(f"the result of member {job.member} is damaged or belongs to another network: retrain it")
     return _trained(job, metadata, state)
 

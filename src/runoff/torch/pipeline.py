@@ -185,12 +185,13 @@ class Pipeline:
         """Collect the networks that other processes have finished, then train the rest."""
         work, storage = self.work(), self.executor.storage_for(self.store.arriving)
         left, finished = dict(work.jobs), [] if storage is None else storage.existing()
+        inputs = None if self.inputs is None else array_digest(self.inputs)
         by_address = {work.address(key): key for key in left} if finished else {}
         for address, digest in finished:  # finished before an interruption
             key = by_address.get(address)
             if key in left and storage is not None and (data := storage.get(address, digest)) is not None:
                 try:
-                    network = self.store.accept(left[key], data, self.identities[key])
+                    network = self._accepted(left[key], data, inputs)
                 except CheckpointError:  # whole, but not a network
                     storage.remove(address, digest)
                     continue
@@ -201,11 +202,18 @@ class Pipeline:
             with closing(self.executor.run(work, list(left), storage, watch)) as results:
                 for key, result in results:
                     if isinstance(result, bytes):
-                        yield self.store.accept(left[key], result, self.identities[key])
+                        yield self._accepted(left[key], result, inputs)
                     else:
                         yield self.store.put(result, self.identities[key])
         if storage is not None:
             self._clear(storage)
+
+    def _accepted(self, job: Job, data: bytes, inputs: str | None) -> Trained:
+        """Store a network that another process trained, if it scored these inputs."""
+        network = self.store.accept(job, data, self.identities[job.key])
+        if network.inputs != inputs:
+            raise CheckpointError(f"the result of member {job.member} has the scores of other inputs: retrain it")
+        return network
 
     def _clear(self, storage: Storage) -> None:
         """Remove collected results from the storage, at the end, so that an interruption loses nothing."""
