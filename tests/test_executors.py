@@ -24,7 +24,7 @@ from runoff.errors import CheckpointError, DeviceError, InputError, MemberError,
 from runoff.executors import Executor, Joblib, Local, Place, Ray, Storage, Work, tasks
 from runoff.executors.grouping import LONGEST, Uncut, groups_for
 from runoff.executors.recovery import Failure, Group, Recovery
-from runoff.executors.storage import missing
+from runoff.executors.storage import Ahead, missing
 from runoff.fitting.work import kind_here, modules_of, release, require_versions
 from runoff.torch import TorchClassifier
 from runoff.torch.checkpoints import decoded
@@ -194,9 +194,14 @@ def test_storage_returns_what_was_stored_whole(tmp_path, where):
     assert storage.is_marked(token)
     storage.unmark(token)
     assert not storage.is_marked(token)
-    for address, digest in storage.existing():
-        storage.remove(address, digest)
-        storage.remove(address, digest)  # again: nothing to do
+    ahead, results = Ahead(storage), storage.existing()
+    storage._delete(f"{ADDRESSES[3]}-{digests[3]}.result")
+    ahead.expect([*results, (ADDRESSES[1], digests[1])])
+    assert [ahead.look(*result) for result in results] == [storage.look(*result) for result in results]
+    assert ahead.look(*results[0]) == (ADDRESSES[0].encode(), True)  # again
+    ahead.close()
+    for _ in range(2):  # the second time, there is nothing to do
+        storage.remove_all(results)
     storage.close()
     assert storage.existing() == []
     assert not (tmp_path / "results").exists()

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,14 @@ os.environ["PYTHONPATH"] = os.pathsep.join(PATHS)
 KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_DEFAULT_REGION": "us-east-1"}
 os.environ |= KEYS  # for workers, too
 STORE = 80 * 2**20  # bytes of a node's object store, the least that Ray accepts
+
+
+def idle(ray):
+    """Wait until the cluster says that no task is left."""
+    until = time.monotonic() + 120
+    while (free := ray.available_resources().get("CPU")) != 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    return free == 2
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from runoff.errors import StorageError
 from runoff.executors.base import Item, Work
 from runoff.executors.grouping import Uncut
 from runoff.executors.recovery import Failure, Group, Recovery
-from runoff.executors.storage import Storage, damaged, missing
+from runoff.executors.storage import Ahead, Storage, damaged, missing
 from runoff.executors.tasks import Report
 
 AHEAD = 8  # tasks that wait for a worker, besides one per worker
@@ -72,6 +72,7 @@ class Schedule:
     ) -> None:
         self.ray, self.work, self.submit, self.uncut, self.workers = ray, work, submit, uncut, workers
         self.storage, self.nodes = storage, nodes
+        self.ahead = Ahead(storage) if storage is not None and storage.is_remote else None
         self.unfinished = {item for items in uncut for item in items.weights}
         self.recovery = Recovery(work)
         self.first: list[deque[Group]] = [deque() for _ in uncut]  # groups to retrain before all others
@@ -88,13 +89,19 @@ class Schedule:
             for kind in range(len(self.uncut)):
                 self._fill(kind)
                 self._relieve(kind)
-            for generator in self._ready():
-                yield from self._next(self.tasks[generator])
+            # All reports are taken first, so that a failure does not recall a task that has already started.
+            arrivals = [(task, self._report(task)) for task in self._ready()]
+            if self.ahead is not None:
+                self.ahead.expect(self._reported(arrivals))
+            for task, report in arrivals:
+                yield from self._next(task, report)
             yield from self._arrived()
             self._end_useless()
 
     def cancel(self) -> None:
         """Cancel all tasks, including those that wait for a worker."""
+        if self.ahead is not None:
+            self.ahead.close()
         for task in list(self.tasks.values()):
             if task.reported == len(task.group.items):  # it ends by itself, and its worker can be used again
                 with suppress(Exception):
@@ -136,16 +143,17 @@ class Schedule:
         generator = self.submit(group.items, kind)
         self.tasks[generator] = _Task(group, kind, generator)
 
-    def _ready(self) -> list[Any]:
+    def _ready(self) -> list[_Task]:
         """Return all tasks with a report, without waiting for any other task."""
         tasks = list(self.tasks)
         ready, _ = self.ray.wait(tasks, num_returns=1, timeout=0.2 if self.late else 1.0) if tasks else ([], [])
         if ready:
             ready, _ = self.ray.wait(tasks, num_returns=len(tasks), timeout=0)
-        return list(ready)
+        return [self.tasks[generator] for generator in ready]
 
-    def _next(self, task: _Task) -> Iterator[tuple[Item, Any]]:
+    def _report(self, task: _Task) -> Report | Failure:
         """Take the next report of a task, or its end."""
+        report: Report | Failure
         try:
             report = self.ray.get(next(task.generator))
         except StopIteration:
@@ -154,16 +162,19 @@ class Schedule:
             report = self._lost(error)
         if isinstance(report, Failure):
             del self.tasks[task.generator]
-            yield from self._failed(task, report)
-            return
+            return report
         now = time.monotonic()
         if report.stored or report.sent:
             (self.gaps if task.reported else self.starts).append(now - task.last)
         task.last, task.started = now, True
         task.reported += len(report.stored) + len(report.sent)
-        yield from self._taken(task, report)
+        return report
 
-    def _taken(self, task: _Task, report: Report) -> Iterator[tuple[Item, Any]]:
+    def _next(self, task: _Task, report: Report | Failure) -> Iterator[tuple[Item, Any]]:
+        """Yield the results of a report, or deal with a failure."""
+        if isinstance(report, Failure):
+            yield from self._failed(task, report)
+            return
         for item, digest in report.stored:
             if item in self.unfinished:
                 self.late[item] = digest, time.monotonic(), task
@@ -189,6 +200,11 @@ class Schedule:
                 del self.tasks[task.generator]
                 self.ray.cancel(task.generator, force=True)
 
+    def _reported(self, arrivals: Sequence[tuple[_Task, Report | Failure]]) -> list[tuple[str, str]]:
+        """Return the addresses and digests of the results in storage that these reports name."""
+        stored = [pair for _, report in arrivals if isinstance(report, Report) for pair in report.stored]
+        return [(str(self.work.address(item)), digest) for item, digest in stored if item in self.unfinished]
+
     # -- results in storage --------------------------------------------------------------------------------------------
 
     def _collected(self, item: Item, node: str) -> Iterator[tuple[Item, bytes]]:
@@ -197,7 +213,7 @@ class Schedule:
         storage, address = self.storage, self.work.address(item)
         assert storage is not None  # noqa: S101 (results were stored)
         assert address is not None  # noqa: S101
-        data, seen = storage.look(address, digest)
+        data, seen = (storage if self.ahead is None else self.ahead).look(address, digest)
         if data is not None:
             yield item, data
             self._done(item, node)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ from runoff.errors import InputError, MissingExtraError, RunoffError, StorageErr
 FILE = re.compile(r"([0-9a-f]{64})-([0-9a-f]{64})\.result")
 REMOTE = re.compile(r"[a-z][a-z0-9+.-]+(::|://)")  # an address that fsspec understands
 PROBES = re.compile(r"probe-(\d+)-[0-9a-f]+")  # with the time when they were written
+AT_A_TIME = 16  # requests to remote storage
 LEFT = 3600.0  # seconds after which nobody needs a probe or an incomplete file
 
 
@@ -85,6 +88,12 @@ class Storage:
     def remove(self, address: str, digest: str) -> None:
         """Delete a result."""
         self._delete(f"{address}-{digest}.result")
+
+    def remove_all(self, results: Iterable[tuple[str, str]]) -> None:
+        """Delete results, several at a time, since each may take a round trip."""
+        with ThreadPoolExecutor(AT_A_TIME) as pool:
+            for _ in pool.map(lambda result: self.remove(*result), results):
+                pass
 
     def close(self) -> None:
         """Delete what killed processes left, and the folder if it is empty.
@@ -197,6 +206,36 @@ class Storage:
                 f"storage must be a path or an address that fsspec knows, got {self.shown!r}: {concealed(str(error))}"
             ) from None
         return system, str(root).rstrip("/")
+
+
+class Ahead:
+    """Reads of remote results, some at a time and in advance, since each takes a round trip."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage, self.pool = storage, ThreadPoolExecutor(AT_A_TIME)
+        self.wanted: deque[tuple[str, str]] = deque()
+        self.reads: dict[tuple[str, str], Future[tuple[bytes | None, bool]]] = {}
+
+    def expect(self, results: Iterable[tuple[str, str]]) -> None:
+        """Start to read these results; those expected before and not yet read are forgotten."""
+        self.wanted = deque(dict.fromkeys(results))
+        self.reads.clear()
+        self._start()
+
+    def look(self, address: str, digest: str) -> tuple[bytes | None, bool]:
+        """Return what `Storage.look` returns."""
+        read = self.reads.pop((address, digest), None)
+        self._start()
+        return self.storage.look(address, digest) if read is None else read.result()
+
+    def close(self) -> None:
+        """End all reads."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self) -> None:
+        while self.wanted and len(self.reads) < AT_A_TIME:
+            result = self.wanted.popleft()
+            self.reads[result] = self.pool.submit(self.storage.look, *result)
 
 
 def concealed(text: str) -> str:

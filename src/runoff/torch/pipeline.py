@@ -220,9 +220,7 @@ class Pipeline:
         if collected := storage.existing():
             work = self.work(self.jobs)
             addresses = {work.address(key) for key in work.jobs}
-            for address, digest in collected:
-                if address in addresses:
-                    storage.remove(address, digest)
+            storage.remove_all((address, digest) for address, digest in collected if address in addresses)
         storage.close()
 
     def kept(self) -> Iterator[Trained]:
