@@ -118,6 +118,7 @@ def test_an_npz_file_of_another_program():
         ({"y_train": np.array(["a"] * 5)}, "y_train must be integers"),
         ({"y_train": np.zeros(0, int)}, "y_train must be integers"),
         ({"classes": np.arange(3)}, "classes must be a list of strings, got int64"),
+        ({"groups_train": np.arange(5)}, "groups_train: the sources of the training images must be named groups"),
         ({"classes": np.array(["a", "b"])}, "y_train must be classes 0 to 1, got 2"),
         ({"classes": np.array(["a", "b", "a"])}, "mine.npz: classes must have different names, got 'a' twice"),
         ({"classes": np.array(["a", "", "b"])}, "mine.npz: classes must have no empty names, but number 2 is empty"),
