@@ -377,6 +377,7 @@ def test_bad_input_is_refused_in_one_sentence():
         (lambda: runoff.collective_accuracy(certificates, labels[:2], [1]), "one label for each of 5 inputs"),
         (lambda: runoff.collective_accuracy(certificates, labels, [1], rounds=-1), "rounds must be a non-negative"),
         (lambda: runoff.collective_accuracy(certificates, labels, [1], time_limit=-1), "time_limit must be a number"),
+        (lambda: runoff.collective_accuracy(certificates, labels, [1], time_limit="5"), "time_limit must be a number"),
         (lambda: runoff.collective_attack(certificates, labels, [1, 2]), "edits must be one non-negative integer"),
         (lambda: runoff.collective_attack(certificates, labels, 2, starts=0), "starts must be a positive integer"),
         (lambda: runoff.collective_attack(certificates, labels, 2, scores=iter([])), "scores must be an array"),

@@ -127,7 +127,7 @@ def by_budget(
     labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
     if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 0:
         raise InputError(f"rounds must be a non-negative integer, got {rounds!r}")
-    if time_limit is not None and not time_limit >= 0:
+    if time_limit is not None and not (isinstance(time_limit, (int, float, np.number)) and time_limit >= 0):
         raise InputError(f"time_limit must be a number of seconds from 0, got {time_limit!r}")
     began = time.monotonic()
     correct = np.asarray(certificates.prediction == labels)
