@@ -90,7 +90,8 @@ class Heads:
     def scores(self, features: ArrayLike) -> NDArray[np.float32]:
         """Return the scores of the members, (n_inputs, n_members, n_classes).
 
-        The scores of an input do not depend on other inputs. If they are not finite, class shares are used.
+        The scores of an input do not depend on the values of other inputs; their last bits may depend on its place
+        among them. If they are not finite, class shares are used.
         """
         x = np.asarray(features, np.float32)
         d = self.coefs.shape[1]
@@ -107,7 +108,9 @@ def linear_scores(
 ) -> NDArray[np.float32]:
     """Return the scores of linear members, (n_inputs, n_members, n_classes).
 
-    The caller must limit libraries to one thread; then the scores of an input do not depend on other inputs.
+    The caller must limit libraries to one thread; then the scores of an input do not depend on the values of other
+    inputs. Their last bits may depend on its place in its block, since libraries multiply the edges of matrices in
+    another order.
     """
     k, d, n_classes = coefs.shape
     scores = np.empty((len(features), k, n_classes), np.float32)
