@@ -61,6 +61,18 @@ def test_blocks_are_filled_up():
     assert set(sizes) == {8}
 
 
+def test_one_more_input_moves_no_other_in_its_block():
+    """Rows at the edge of a matrix product differ from others in their last bits."""
+
+    def by_place(block):
+        return block[:, :3] + np.arange(len(block))[:, None]
+
+    few, all_ = (Encoder(by_place, "place", batch=8).features(X[:n]) for n in (60, 90))
+    np.testing.assert_array_equal(few, all_[:60])
+    np.testing.assert_array_equal(Encoder(by_place, "place", batch=8).features(X[59:60]), few[59:])
+    assert len(set((few - X[:60, :3].astype(np.float32))[:, 0])) == 8  # all places are used
+
+
 def test_workers_do_not_change_features():
     one, many = (Encoder(pca, "pca", workers=n).features(X[:60]) for n in (1, 4))
     np.testing.assert_array_equal(one, many)

@@ -34,6 +34,7 @@ NOT_SAVED = (
 )
 log = logging.getLogger("runoff")
 Digests = NDArray[np.void]  # a SHA-256 per sample
+Rows = NDArray[np.intp]
 WIDTH = 32  # bytes of a digest
 SAVE_SECONDS = 20.0  # maximum work that an interruption loses
 
@@ -43,8 +44,9 @@ class Encoder:
     """A fixed function from inputs to features, with its identity.
 
     The features of an input must depend on nothing but the input. `function` is called with blocks of exactly `batch`
-    inputs (the last one is padded) and returns `batch` rows of numbers. With a batch of 1, no other input can have an
-    effect. Otherwise the first block is computed in two orders, and it is an error if bits differ.
+    inputs (padded if there are fewer) and returns `batch` rows of numbers. With a batch of 1, no other input can have
+    an effect. Otherwise the content of an input determines its place in a block, since arithmetic can depend on it, and
+    the first block is also computed with other inputs in the other places: it is an error if bits differ.
 
     Parameters
     ----------
@@ -86,6 +88,7 @@ class Encoder:
         Without a SHA-256 it is unique to this object, since different functions can have the same name.
         """
         parts = [self.name, self.sha256 or self._unique, self.batch, dict(self.settings)]
+        parts += ["places"] if self.batch > 1 else []  # earlier releases filled blocks in order
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
     def described(self) -> dict[str, Any]:
@@ -108,6 +111,7 @@ class Encoder:
         cache = FeatureCache(None if self.cache is None else self.cache / self.identity)
         where, known = cache.find(distinct)
         missing = np.flatnonzero(where < 0)
+        missing = missing[np.lexsort(_blocks_and_places(distinct[missing], self.batch)[::-1])]
         computed = list(self._computed(X, first[missing], distinct[missing], cache, len(distinct) - len(missing), show))
         parts = [*computed, *([known] if len(known) else [])]
         values = np.empty((len(distinct), _width(parts)), np.float32)
@@ -118,15 +122,17 @@ class Encoder:
 
     def uncached(self, X: Any) -> NDArray[np.float32]:
         """Return the features of at most `batch` inputs without using the cache."""
-        return self._block(X, np.arange(len(X)))
+        return self._block(X, np.arange(len(X)), np.arange(len(X)))
 
     def _computed(
-        self, X: Any, rows: NDArray[np.intp], digests: Digests, cache: FeatureCache, done: int, show: bool | None
+        self, X: Any, rows: Rows, digests: Digests, cache: FeatureCache, done: int, show: bool | None
     ) -> Iterator[NDArray[np.float32]]:
         """Yield the features of these rows of X, block by block, and store them in the cache periodically."""
-        blocks = [rows[start : start + self.batch] for start in range(0, len(rows), self.batch)]
+        which, places = _blocks_and_places(digests, self.batch)
+        ends = np.flatnonzero(np.diff(which)) + 1  # the digests are in the order of blocks
+        blocks = list(zip(np.split(rows, ends), np.split(places, ends), strict=True)) if len(rows) else []
         if blocks:
-            self._check(X, blocks[0])
+            self._check(X, *blocks[0])
         waiting: list[NDArray[np.float32]] = []
         stored, saved = 0, time.monotonic()
         try:
@@ -141,21 +147,22 @@ class Encoder:
         finally:
             cache.put(digests[stored:], waiting)
 
-    def _blocks(self, X: Any, blocks: list[NDArray[np.intp]]) -> Iterator[NDArray[np.float32]]:
-        """Yield the features of blocks, in order."""
+    def _blocks(self, X: Any, blocks: Sequence[tuple[Rows, Rows]]) -> Iterator[NDArray[np.float32]]:
+        """Yield the features of blocks, in order; a block is rows of X and their places."""
         if self.workers == 1:
-            yield from (self._block(X, block) for block in blocks)
+            yield from (self._block(X, *block) for block in blocks)
             return
         pool = ThreadPoolExecutor(self.workers)
         try:
-            yield from pool.map(lambda block: self._block(X, block), blocks)
+            yield from pool.map(lambda block: self._block(X, *block), blocks)
         finally:
             pool.shutdown(cancel_futures=True)  # stops the remaining blocks after an interruption
 
-    def _block(self, X: Any, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Return the features of at most `batch` inputs, in a block padded with the last one."""
-        filled = np.concatenate([rows, np.repeat(rows[-1:], self.batch - len(rows))])
-        return self._called(_taken(X, filled))[: len(rows)]
+    def _block(self, X: Any, rows: Rows, places: Rows) -> NDArray[np.float32]:
+        """Return the features of inputs in these places of a block, whose other places are filled with the last one."""
+        filled = np.repeat(rows[-1:], self.batch)
+        filled[places] = rows
+        return self._called(_taken(X, filled))[places]
 
     def _called(self, inputs: Any) -> NDArray[np.float32]:
         values = np.asarray(self.function(inputs))
@@ -169,18 +176,21 @@ class Encoder:
         features[~np.isfinite(features).all(axis=1)] = 0
         return features
 
-    def _check(self, X: Any, rows: NDArray[np.intp]) -> None:
+    def _check(self, X: Any, rows: Rows, places: Rows) -> None:
         """Raise an error if the results for an input differ between calls, or depend on other inputs of the block."""
         filled = np.resize(rows, self.batch)
-        orders = (filled[::-1], np.repeat(rows[:1], self.batch))
-        forward = self._called(_taken(X, filled)).view(np.uint32)
-        calls = map(lambda order: self._called(_taken(X, order)).view(np.uint32), orders)  # noqa: C417
+        filled[places] = rows
+        odd, others = np.arange(self.batch) % 2 == 1, np.roll(filled, 1)
+        fillings = (np.where(odd, others, filled), np.where(odd, filled, others))
+        first = self._called(_taken(X, filled)).view(np.uint32)
+        calls = map(lambda filling: self._called(_taken(X, filling)).view(np.uint32), fillings)  # noqa: C417
         if self.workers > 1:  # in a thread where libraries may use more threads
             with ThreadPoolExecutor(1) as pool:
-                backward, alone = pool.submit(list, calls).result()
+                again = pool.submit(list, calls).result()
         else:
-            backward, alone = calls
-        if not np.array_equal(forward, backward[::-1]) or not (alone == forward[0]).all():
+            again = list(calls)
+        kept = [filling == filled for filling in fillings]
+        if not all(np.array_equal(first[k], found[k]) for k, found in zip(kept, again, strict=True)):
             fix = "the other inputs of a block, too: use batch=1" if self.batch > 1 else "something else, too"
             raise InputError(f"the encoder's features must depend on the input alone, but they depend on {fix}")
 
@@ -295,10 +305,24 @@ def _width(parts: Sequence[NDArray[np.float32]]) -> int:
     return widths.pop()
 
 
+def _blocks_and_places(digests: Digests, batch: int) -> tuple[Rows, Rows]:
+    """Return the number of the block of each input, and its place there.
+
+    Only the content of an input determines its place: in blocks filled in order, one more input would move all others
+    that follow, and the last bits of a matrix product can differ between its rows.
+    """
+    words = np.frombuffer(digests.tobytes(), "<u8").reshape(-1, WIDTH // 8)
+    places = (words[:, 0] % np.uint64(batch)).astype(np.intp)
+    order = np.argsort(places, kind="stable")
+    blocks = np.empty(len(places), np.intp)
+    blocks[order] = np.arange(len(places)) - np.searchsorted(places[order], places[order])
+    return blocks, places
+
+
 def _as_digests(rows: NDArray[np.uint8]) -> Digests:
     return np.ascontiguousarray(rows).view(f"V{WIDTH}").reshape(-1)
 
 
-def _taken(X: Any, rows: NDArray[np.intp]) -> Any:
+def _taken(X: Any, rows: Rows) -> Any:
     """Return inputs in a canonical form, so that an edit that changes the type of X does not change features."""
     return hashing.plain_floats(X[rows]) if _is_numbers(X) else [hashing.plain_text(X[i]) for i in rows]
