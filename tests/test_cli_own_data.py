@@ -1,5 +1,6 @@
 """The command line with users' own input: a network in a file, a table, and `runoff doctor`."""
 
+import importlib.util
 import json
 import os
 import sys
@@ -124,6 +125,8 @@ def test_doctor_describes_the_machine(monkeypatch, tmp_path):
     assert found["places"]["data"].startswith(f"{tmp_path / 'nowhere'}, which does not exist; found: digits")
     assert found["variables"]["RUNOFF_DATA"] == str(tmp_path / "nowhere")
     assert set(os.environ.values()) & set(found["variables"].values()) == set(found["variables"].values())
+    for name, module in (("xgboost", "xgboost"), ("torch", "torch")):  # XGBoost is also installed as xgboost-cpu
+        assert (name in found["packages"]) == (importlib.util.find_spec(module) is not None)
     text = run("doctor").stdout
     assert f"  numpy: {np.__version__}\n" in text
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -21,6 +21,7 @@ PACKAGES = (
     "numpy", "numba", "llvmlite", "scikit-learn", "scipy", "pandas", "pyarrow", "matplotlib", "pillow", "skops",
     "torch", "triton", "safetensors", "xgboost", "lightgbm", "catboost", "imbalanced-learn", "skorch",
 )  # fmt: skip
+OTHER_NAMES = {"xgboost": ("xgboost-cpu",)}  # the same module in another distribution
 VARIABLES = ("RUNOFF_DATA", "NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT", "CUDA_VISIBLE_DEVICES")
 
 
@@ -63,10 +64,13 @@ def _findings() -> dict[str, dict[str, Any]]:
 
 
 def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    """Return the installed version of a package, also if it is installed under one of its other names."""
+    for name in (package, *OTHER_NAMES.get(package, ())):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 def _devices() -> dict[str, str]:
