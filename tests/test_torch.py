@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import runoff
-from runoff.errors import CheckpointError, DeviceError, MemberError, StorageError
+from runoff.errors import CheckpointError, DeviceError, InputError, MemberError, StorageError
 from runoff.isolation import seeds_of
 from runoff.torch import (
     RECIPES,
@@ -108,6 +108,24 @@ def test_networks_that_cannot_be_trained_on_one_sample_are_rejected_whatever_is_
     recipe = dataclasses.replace(SHORT, leftover=True)
     with pytest.raises(ValueError, match="network must accept a batch of one sample in training"):
         classifier(recipe=recipe).fit(rows[:200], Y[:200])
+
+
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (
+            lambda n: (nn.Flatten(), nn.Linear(128, n)),
+            r"network must score inputs of shape \(1, 8, 8\), but it raised Run",
+        ),
+        (lambda n: (nn.Flatten(), nn.Linear(64, n + 1)), r"network must return one score per class, \(2, 10\) for 2"),
+    ],
+)
+def test_networks_of_another_form_are_explained(layers, message):
+    def network(shape, n_classes):  # noqa: ARG001
+        return nn.Sequential(*layers(n_classes))
+
+    with pytest.raises(InputError, match=message):
+        classifier(network=network).fit(TRAIN_X[:40], TRAIN_Y[:40])
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import torch
 from runoff._io.sources import canonical, code_digest
 from runoff._version import __version__
 from runoff.torch import devices, starting
-from runoff.torch.building import build, check_scores, seeded_generators, tensors_of
+from runoff.torch.building import build, build_once, check_scores, seeded_generators, tensors_of
 from runoff.torch.checkpoints import FORMAT, digest
 from runoff.torch.heads import HeadTrainer
 from runoff.torch.kernels import norm_relu_pool
@@ -74,6 +74,7 @@ def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
     scope.
     """
     module = build(factory, shape, n_classes, np.random.SeedSequence(0))
+    check_scores(build_once(factory, shape, n_classes, np.random.SeedSequence(0)), shape, n_classes)
     hashed = hashlib.sha256(digest(tensors_of(module)).encode())
     draws = np.random.default_rng(0)
     torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
