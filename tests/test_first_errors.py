@@ -67,6 +67,7 @@ def plan(**settings):
         (lambda: fit(X, np.where(Y == 1, np.nan, Y)), "Input y contains NaN: give every sample a label"),
         (lambda: fit(None, Y), "X must have one row per sample, got None"),
         (lambda: fit(X[:, 0], Y), "X must have one row per sample, got shape (150,). Reshape your data"),
+        (lambda: fit(X.reshape(-1, 2, 2), Y).predict(X), "must hold samples of shape (2, 2) as in fit, got shape (1"),
         (lambda: fit().predict(X[0]), "got shape (4,). Reshape your data: .* if it is a single sample"),
         (lambda: runoff.certified_accuracy(runoff.certify(SCORES), ["a"] * 20, 1), "y_true must be class indices "
          "(integers), got dtype <U1: these certificates have no names of classes; give them names with"),
@@ -141,6 +142,25 @@ def test_members_that_cannot_be_trained_are_explained_where_fit_was_called():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit(classes=range(3))
+
+
+class NeedsFloat32(Unusual):
+    """A classifier that raises PyTorch's error for float64, as networks in skorch do."""
+
+    def fit(self, X, y):
+        if X.dtype != np.float32:
+            raise RuntimeError("mat1 and mat2 must have the same dtype, but got Double and Float")
+        return super().fit(X, y)
+
+
+def test_members_that_cannot_be_trained_on_these_numbers_are_explained_with_the_right_way():
+    gaps = pd.DataFrame(np.where(X < 0.3, np.nan, X))
+    with pytest.warns(UserWarning, match="Input X contains NaN; put an imputer inside, as in Runoff") as caught:
+        fit(gaps, Y, estimator=LogisticRegression(), classes=range(3))
+    assert "\n" not in str(caught[0].message)
+    with pytest.warns(UserWarning, match="got Double and Float; members get float64 unless dtype='float32' is set"):
+        fit(estimator=NeedsFloat32(), classes=range(3))
+    assert fit(estimator=NeedsFloat32(), classes=range(3), dtype="float32").certify(X).radius.shape == (150,)
 
 
 def test_public_modules_need_no_import_of_their_own():

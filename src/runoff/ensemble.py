@@ -225,8 +225,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError(f"{LABELS_NOT_FIXED} (y holds {self.classes_.tolist()!r:.100})")
         if not self._has_learnt() and (refused := next((m for m in self.members_ if m.refused), None)):
             raise MemberError(
-                f"there is nothing to certify, since no member could be trained; member {refused.index}: "
-                f"{refused.refused.rstrip('.')}; {checking.TRY_ALONE}"
+                f"there is nothing to certify, since no member could be trained; {checking.reason(refused)}"
             )
         return self._elect(X, self.bound)
 

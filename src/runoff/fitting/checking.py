@@ -32,6 +32,10 @@ ADVICE = (
 )
 
 TRY_ALONE = "check that the estimator alone can be fitted on a few of these samples, as in clone(estimator).fit(X, y)"
+IMPUTE = (
+    "put an imputer inside, as in RunoffClassifier(make_pipeline(SimpleImputer(), LogisticRegression())), so that each "
+    "member fills gaps from its samples; an imputer fitted in front would let one edit change every member"
+)
 
 
 def accepts_nan(estimator: Any) -> bool:
@@ -82,18 +86,14 @@ def checked_samples(classifier: Any, X: Any, reset: bool) -> Samples:
     except ValueError as error:
         if "contains NaN" in str(error):
             raise missing_values(estimator) from None
-        raise form_of(X, error) from None
+        raise form_of(X, error, getattr(classifier, "_width", None)) from None
     return from_any(X)
 
 
 def missing_values(estimator: Any) -> InputError:
     """Return the error for missing values in X that the estimator does not handle."""
     name = "the default estimator for sparse X" if estimator is None else type(estimator).__name__
-    return InputError(
-        f"X contains NaN, which {name} does not handle: put an imputer inside, as in "
-        "RunoffClassifier(make_pipeline(SimpleImputer(), LogisticRegression())), so that each member fills gaps from "
-        "its samples; an imputer fitted in front would let one edit change every member"
-    )
+    return InputError(f"X contains NaN, which {name} does not handle: {IMPUTE}")
 
 
 def refuse(arguments: dict[str, Any]) -> None:
@@ -129,8 +129,11 @@ def member_estimator(estimator: Any) -> None:
             )
 
 
-def form_of(X: Any, error: ValueError) -> ValueError:
-    """Return the error for X without one row per sample, or any other error unchanged."""
+def form_of(X: Any, error: ValueError, fitted: tuple[str, Any] | None) -> ValueError:
+    """Return the error for X without one row per sample, or of another form than in `fit`, or the error unchanged."""
+    of_images = fitted is not None and fitted[0] == "dense" and len(fitted[1]) > 1
+    if fitted is not None and of_images and str(error).startswith("X has "):
+        return InputError(f"X must hold samples of shape {fitted[1]} as in fit, got shape {np.shape(X)}")
     if not str(error).startswith("Expected 2D array"):
         return error
     got = "None" if X is None else f"shape {np.shape(X)}"
@@ -174,8 +177,7 @@ def warn_of_refused_members(members: Sequence[Any], learnt: bool, stacklevel: in
     refused = [member for member in members if member.refused]
     if refused and not learnt:
         warnings.warn(
-            f"no member could be trained, so all vote by their class shares; member {refused[0].index}: "
-            f"{refused[0].refused.rstrip('.')}; {TRY_ALONE}",
+            f"no member could be trained, so all vote by their class shares; {reason(refused[0])}",
             stacklevel=stacklevel,
         )
         return
@@ -184,6 +186,18 @@ def warn_of_refused_members(members: Sequence[Any], learnt: bool, stacklevel: in
             f"member {member.index} votes by its class shares, since it could not be trained: {member.refused}",
             stacklevel=stacklevel,
         )
+
+
+def reason(member: Any) -> str:
+    """Return why a member could not be trained, and what to do about it."""
+    why = str(member.refused).strip()
+    first = why.splitlines()[0].rstrip(".") if "NaN" in why else why.rstrip(".")  # scikit-learn adds a paragraph
+    advice = TRY_ALONE
+    if "NaN" in why:
+        advice = IMPUTE
+    elif "Double" in why and "Float" in why:
+        advice = "members get float64 unless dtype='float32' is set, which networks need"
+    return f"member {member.index}: {first}; {advice}"
 
 
 def idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: str) -> str | None:
