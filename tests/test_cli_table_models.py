@@ -114,6 +114,17 @@ def test_a_saved_classifier_is_reported():
     assert result.exit_code == 0, result.output
     page = Path("report.html").read_text()
     assert "runoff certify model --inputs new.csv --label-column kind --bound tight" in page
+    here = Path.cwd()
+    result = run("report", here / "model", "--inputs", here / "new.csv", *COLUMNS, "--out", "absolute.html")
+    assert result.exit_code == 0, result.output
+    assert "runoff certify model --inputs new.csv --label-column kind --bound tight" in (
+        absolute := Path("absolute.html").read_text()
+    )
+    assert str(here) not in absolute
+    Path("below").mkdir()
+    Path("below/new.csv").write_bytes(Path("new.csv").read_bytes())
+    run("report", f"../{here.name}/model", "--inputs", "below/new.csv", *COLUMNS, "--out", "b.html")
+    assert f"runoff certify ../{here.name}/model --inputs below/new.csv --label" in Path("b.html").read_text()
     certificates = runoff.RunoffClassifier.load("model").certify(pd.read_csv("new.csv").drop(columns="kind"))
     right = int((certificates.prediction == pd.read_csv("new.csv").kind).sum())
     assert f"predicts {right} of 100 test inputs" in page

@@ -39,7 +39,7 @@ def written(*arguments):
 
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory):
-    """The demo's report, and one with 43 classes."""
+    """The demo's report, one with 43 classes, and one with two."""
     folder = tmp_path_factory.mktemp("reports")
     written("demo", "--out", folder / "demo.html")
     a_run(folder / "signs", n=300, k=30, classes=CLASSES, name="signs")
@@ -53,7 +53,9 @@ def reports(tmp_path_factory):
     np.save(folder / "predictions.npy", np.where(np.arange(300) % 10, labels, 0))
     undefended = ("--undefended", folder / "predictions.npy")
     written("report", folder / "signs", folder / "spread", *undefended, "--out", folder / "signs.html")
-    return {"demo": folder / "demo.html", "signs": folder / "signs.html"}
+    a_run(folder / "two", n=30, k=9, classes=("ham", "spam"), name="mails")
+    written("report", folder / "two", "--out", folder / "two.html")
+    return {name: folder / f"{name}.html" for name in ("demo", "signs", "two")}
 
 
 @pytest.fixture(params=SCREENS)

@@ -28,6 +28,17 @@ def test_it_fits_the_screen_and_says_what_is_proven(page):
         assert chart.locator("svg").count() >= 1
 
 
+def test_two_classes_have_one_curve_and_no_improvement(opened, reports):
+    page = opened(reports["two"])
+    expect(page.locator("#same")).to_contain_text("all elections elect the same class: DPA+ROE has the curve of DPA.")
+    expect(page.locator("#improvement")).to_be_hidden()
+    expect(page.get_by_role("heading", name="Improvement over plurality")).to_be_hidden()
+    assert "Over plurality" not in page.locator("#summary").inner_text()
+    page = opened(reports["demo"])
+    expect(page.locator("#improvement")).to_be_visible()
+    assert page.locator("#same").inner_text() == ""
+
+
 def test_hovering_shows_values(page, screen):
     curves = page.locator("#curves")
     curves.scroll_into_view_if_needed()

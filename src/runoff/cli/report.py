@@ -199,7 +199,8 @@ def _from_model(
     baseline: Any = undefended
     if undefended is not None and is_model(undefended):
         baseline = undefended_predictions(undefended, opened.X)
-    columns = f"--inputs {shlex.quote(inputs.name)} --label-column {shlex.quote(label_column)}"
+    # Relative paths as given; the page reduces absolute ones to their last part.
+    columns = f"--inputs {shlex.quote(str(inputs))} --label-column {shlex.quote(label_column)}"
     columns += "" if group_column is None else f" --group-column {shlex.quote(group_column)}"
     return Source.from_classifier(
         opened.classifier,
@@ -208,7 +209,7 @@ def _from_model(
         name=path.resolve().name,
         dataset=inputs.stem,
         undefended=baseline,
-        checked=(f"runoff certify {shlex.quote(path.resolve().name)} {columns}",),
+        checked=(f"runoff certify {shlex.quote(str(path))} {columns}",),
     )
 
 

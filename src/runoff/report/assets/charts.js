@@ -80,15 +80,20 @@ const Charts = (() => {
   }
   const whole = (x) => (Number.isInteger(x) ? String(x) : "");
 
-  function improvements(data, visible) {
-    const pairs = [];
+  // Methods with plurality of the same members. Of two classes, all elections elect the same one: `same` are those pairs.
+  function pairs(data, visible) {
+    const found = { different: [], same: [] };
     for (const m of visible) {
       const method = data.methods[m];
       const plain = data.methods.find((other) => other.source === method.source && other.election === data.baseline);
-      if (method.election !== data.baseline && plain) pairs.push({ m, method, plain });
+      if (method.election === data.baseline || !plain) continue;
+      const equal = data.sources[method.source].n_classes === 2
+        && d3.range(reach([method, plain]) + 1).every((b) => at(data, method, b) === at(data, plain, b));
+      (equal ? found.same : found.different).push({ m, method, plain });
     }
-    return pairs;
+    return found;
   }
+  const improvements = (data, visible) => pairs(data, visible).different;
 
   function improvement(data, visible, width) {
     const pairs = improvements(data, visible);
@@ -109,7 +114,7 @@ const Charts = (() => {
     marks.push(Plot.tip(points, Plot.pointerX({ x: "b", y: "y", title: "text", ...tip })));
     return Plot.plot(base(width, 190, { marginLeft: 46, marginBottom: 42, marginRight: 14, marginTop: 24,
       x: { label: axis, domain: [0, last], ticks: Math.min(last, Math.max(3, Math.floor(width / 70))), tickFormat: whole },
-      y: { label: "↑ percentage points", ticks: 4, nice: true }, marks }));
+      y: { label: "↑ percentage points", ticks: 4, nice: true, ...(points.every((p) => p.y === 0) ? { domain: [-1, 1] } : {}) }, marks }));
   }
   const signed = (x) => `${x >= 0 ? "+" : "−"}${Math.abs(x).toFixed(1)}`;
 
@@ -197,5 +202,5 @@ const Charts = (() => {
       y: { type: "band", label: null, domain: rows.map(at), tickFormat: (key) => short(names.get(key), 16), tickSize: 0 }, marks }));
   }
 
-  return { SYMBOLS, color, symbol, percent, noun, edits, caveat, duration, signed, short, at, reach, legendMark, legendRing, curves, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
+  return { SYMBOLS, color, symbol, percent, noun, edits, caveat, duration, signed, short, at, reach, legendMark, legendRing, curves, pairs, improvements, improvement, binned, histogram, classRows, classes, spread, bars };
 })();

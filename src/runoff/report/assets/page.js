@@ -36,7 +36,7 @@
     const worst = d3.least(rows, (row) => row.share);
     if (rows.length > 1) tiles.push(tile("Least certified class", Charts.percent(worst.share), [`at ${Charts.edits(budget)}: class ${Charts.short(worst.name, 40)}, with ${count(worst.size)} test inputs. `, el("a", { href: "#by-class" }, "All classes")],
       worst.bare !== null ? [el("strong", {}, `Undefended: ${Charts.percent(worst.bare)}`), " without an attack."] : ""));
-    if (plain && plain !== method) {
+    if (Charts.improvements(data, [source.headline]).length) {
       const more = 100 * (Charts.at(data, method, budget) - Charts.at(data, plain, budget));
       tiles.push(tile("Over plurality", `${Charts.signed(more)} points`, `of certified accuracy at ${Charts.edits(budget)}, compared with plurality (${plain.label}) of the same ${count(source.n_members)} members.`));
     }
@@ -75,7 +75,8 @@
     const bare = data.undefended.map((model) => `${model.label}: ${Charts.percent(share(model))} without an attack, nothing proven. `).join("");
     chart(byId("curves"), `Certified accuracy by number of ${Charts.noun}s. ${bare}${data.budgets.map((b) => `At ${Charts.edits(b)}: ${words(b)}`).join(". ")}.`,
       (width) => Charts.curves(data, visible, width, budget));
-    const pairs = Charts.improvements(data, visible);
+    const { different: pairs, same } = Charts.pairs(data, visible);
+    byId("same").textContent = same.length ? `With two classes, all elections elect the same class: ${same.map(({ method, plain }) => `${method.label} has the curve of ${plain.label}`).join(", ")}.` : "";
     byId("improvement").hidden = byId("improvement-intro").hidden = byId("improvement-intro").previousElementSibling.hidden = pairs.length === 0;
     if (pairs.length) chart(byId("improvement"), `Improvement over plurality in percentage points. ${pairs.map(({ method, plain }) =>
       `${method.label}: ${data.budgets.map((b) => `${Charts.signed(100 * (Charts.at(data, method, b) - Charts.at(data, plain, b)))} at ${Charts.edits(b)}`).join(", ")}`).join(". ")}.`,
