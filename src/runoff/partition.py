@@ -88,8 +88,8 @@ class Partition:
             "" if sources is None else f"; {sources[0]:,} sources, the largest with {sources[1]:.1%} of the samples"
         )
         return (
-            f"{count(self.n_members, 'member')}, each bucket in {self.d}: {sizes.min()} to {sizes.max()} samples per "
-            f"member, {sizes.mean():.1f} on average, {np.count_nonzero(sizes == 0)} without any"
+            f"{count(self.n_members, 'member')}, each bucket in {self.d}: {sizes.min():,} to {sizes.max():,} samples "
+            f"per member, {sizes.mean():,.1f} on average, {np.count_nonzero(sizes == 0):,} without any"
             f"{f', {single:,} with one class only' if single else ''}{by_source}"
         )
 

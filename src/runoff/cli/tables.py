@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST_SCORED = 10_000  # samples on which the undefended model is scored
 FOR_NETWORKS = (
-    "network", "recipe", "weights", "hash_", "no_weights", "device", "in_flight", "retrain", "dry_run", "storage",
+    "network", "recipe", "weights", "hash_", "no_weights", "device", "in_flight", "retrain", "storage",
 )  # fmt: skip
 
 
@@ -39,9 +39,15 @@ def train_table(
     classes: Any,
     as_json: bool,
     executor: Executor,
+    dry_run: bool,
     **settings: Any,
 ) -> None:
-    """Train scikit-learn members on a table with the executor, and save them as a directory."""
+    """Train scikit-learn members on a table with the executor, and save them as a directory.
+
+    With `dry_run`, only describe how the samples are divided among the members.
+    """
+    from sklearn.dummy import DummyClassifier
+
     from runoff import RunoffClassifier
     from runoff.saving import classifiers
 
@@ -63,6 +69,12 @@ def train_table(
     started = time.perf_counter()
     X, y, groups = tables.samples(path, label_column, group_column)
     names = [str(c) for c in range(classes)] if isinstance(classes, int) else classes
+    if dry_run:
+        planned = RunoffClassifier(DummyClassifier(), classes=names, **settings).fit(X, y, groups)  # learns nothing
+        facts = {"members": len(planned.members_), "samples": len(X)} | _division(planned)
+        text = f"{count(len(X), 'sample')} of {path.name}: {planned.balance()}; nothing was trained"
+        click.echo(json.dumps(facts) if as_json else text)
+        return
     classifier = RunoffClassifier(classes=names, verbose=not as_json, executor=executor, **settings)
     classifier.fit(X, y, groups)
     with writing(out):
@@ -77,7 +89,7 @@ def train_table(
             "seconds": round(seconds, 1),
         }
         accuracy, _ = _undefended(classifier)
-        facts |= {"balance": classifier.balance(), "idle_members": classifier.n_idle()}
+        facts |= _division(classifier)
         click.echo(json.dumps(facts | {"undefended_accuracy": None if np.isnan(accuracy) else accuracy}))
         return
     click.echo(f"{count(len(X), 'sample')} of {path.name}: {classifier.balance()}; trained in {duration(seconds)}")
@@ -92,6 +104,11 @@ def train_table(
         )
     click.echo(f"Next: runoff certify {directory} --inputs NEW.csv {columns}")
     click.echo(f"Verify with: runoff verify {directory} --data {shlex.quote(str(path))} {columns}")
+
+
+def _division(classifier: RunoffClassifier) -> dict[str, Any]:
+    """Return how the samples are divided among the members, for JSON."""
+    return {"balance": classifier.balance(), "idle_members": classifier.n_idle()}
 
 
 def _undefended(classifier: RunoffClassifier) -> tuple[float, float]:

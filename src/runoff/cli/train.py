@@ -137,7 +137,7 @@ def train(
         from runoff.cli.tables import train_table
 
         train_table(
-            Path(dataset), out, label_column, group_column, classes, options.as_json, options.executor,
+            Path(dataset), out, label_column, group_column, classes, options.as_json, options.executor, options.dry_run,
             n_partitions=n_partitions, spread=spread, n_seeds=n_seeds, election=election or elections.DEFAULT,
             threat=threat, random_state=random_state,
         )  # fmt: skip
