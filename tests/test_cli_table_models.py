@@ -97,6 +97,35 @@ def test_a_dry_run_warns_of_members_that_learn_nothing(tmp_path):
     assert "Warning: 611 of 1,000 members learn nothing: 237 have no samples and 374" in result.stderr
 
 
+def test_a_dry_run_of_a_table_describes_its_members():
+    options = ("--k", 150, *COLUMNS, "--classes", "rare,usual", "--out", "planned", "--dry-run")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = run("train", "train.csv", *options)
+        facts = json.loads(run("train", "train.csv", *options, "--json").stdout)
+    described, warning = result.stdout.removesuffix("; nothing was trained\n"), result.stderr
+    assert f"{described}; trained in " in Path("idle.txt").read_text()
+    assert warning in Path("idle.txt").read_text()
+    assert facts["members"] == 150
+    assert f"{facts['idle_members']} of 150 members learn nothing" in warning
+    assert not Path("planned").exists()
+
+
+def test_sentences_of_certify_are_one_line_each_and_names_are_text():
+    kinds = np.array(["[b]ham", "spam"])[np.arange(40) % 2]
+    rows = [
+        (i, m, c, float(c == k) + RNG.random() / 2) for i, k in enumerate(kinds) for m in range(9) for c in {*kinds}
+    ]
+    pd.DataFrame(rows, columns=["input", "member", "class", "score"]).to_csv("named.csv", index=False)
+    for column in ("label", "prediction"):
+        pd.DataFrame({"input": range(40), column: kinds}).to_csv(f"{column}.csv", index=False)
+    options = ("--labels", "label.csv", "--undefended", "prediction.csv", "--to", "[b]ham", "--unit", "sources")
+    lines = run("certify", "named.csv", *options).stdout.splitlines()
+    assert "Accuracy of the undefended model without attack: 100.00 %; nothing is proven for it" in lines
+    assert any(line.startswith("Might become [b]ham: ") and line.endswith("predict [b]ham.") for line in lines)
+    assert "[b]ham" in "".join(line for line in lines if line.startswith(("┃", "│")))
+
+
 def test_a_saved_classifier_is_reported():
     result = run(
         "report",

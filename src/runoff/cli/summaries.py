@@ -87,7 +87,7 @@ def show(summary: dict[str, Any], target: Target | None) -> None:
         table.add_column("collective accuracy", justify="right")
     rates = [] if target is None else target.rates(summary["budgets"])
     if target is not None:
-        table.add_column(target.title(), justify="right")
+        table.add_column(escape(target.title()), justify="right")
     for i, budget in enumerate(summary["budgets"]):
         cells = [f"{100 * summary['certified'][i]:.2f} %"]
         cells += [f"{100 * accuracy[i]:.2f} %"] if accuracy is not None else []
@@ -103,15 +103,15 @@ def show(summary: dict[str, Any], target: Target | None) -> None:
     if constant := constant_votes(summary["constant_members"], summary["members"]):
         click.echo(constant)
     if together is not None:
-        console.print("Collective accuracy: proven to stay correct under any one attack on all inputs at once.")
+        click.echo("Collective accuracy: proven to stay correct under any one attack on all inputs at once.")
     clean = summary["clean_accuracy"]
     if clean is not None:
-        console.print(f"Accuracy without attack: {100 * clean:.2f} %")
+        click.echo(f"Accuracy without attack: {100 * clean:.2f} %")
     if (undefended := summary["undefended_accuracy"]) is not None:
-        console.print(
+        click.echo(
             f"Accuracy of the undefended model without attack: {100 * undefended:.2f} %; nothing is proven for it"
         )
     if target is not None:
-        console.print(target.sentence())
+        click.echo(target.sentence())
     if unit.name != "samples":
-        console.print(unit.definition)
+        click.echo(unit.definition)
