@@ -57,6 +57,15 @@ def test_attacks_follow_a_selection():
         certificates.explain("a")
 
 
+def test_an_attack_is_printed_as_one_sentence():
+    certificates = runoff.certify(SCORES, spread=spreads.cyclic(12, [0, 3]))
+    attack = certificates.named(["ant", "bee", "cow", "dog", "eel"]).attack(2)
+    reached = f"{len(attack)} bucket{'s' * (len(attack) > 1)} reaching {len(attack.members)} member"
+    assert repr(attack).startswith(f"<Attack on {reached}")
+    assert repr(attack).endswith(f": predicts {attack.prediction}, since {attack.how}>")
+    assert attack.prediction in {"ant", "bee", "cow", "dog", "eel"}
+
+
 def test_to_frame(monkeypatch):
     certificates = runoff.certify(SCORES)
     frame = certificates.to_frame()

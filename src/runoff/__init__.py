@@ -68,4 +68,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    attributes = {name for name in globals() if name.startswith("__")}
+    return sorted({*attributes, *__all__, *_LATER, *_MODULES})

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from runoff._io.text import count
 from runoff.ballots import Ballots, points, readable
 from runoff.elections.base import Election, Members, Outcome, Story, Threat, smallest
 from runoff.scores import checked_scores, in_parts, n_threads
 from runoff.spreads import Spread, disjoint
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Attack:
     """A takeover of members that changes one prediction.
 
@@ -27,8 +28,12 @@ class Attack:
     members: Members
     ballots: Ballots
     prediction: Any  # the winner after the attack
-    story: Story = field(repr=False)
-    classes: NDArray[Any] | None = field(default=None, repr=False)  # labels, if `prediction` is a label
+    story: Story
+    classes: NDArray[Any] | None = None  # labels, if `prediction` is a label
+
+    def __repr__(self) -> str:
+        reached = f"{count(len(self.buckets), 'bucket')} reaching {count(len(self.members), 'member')}"
+        return f"<Attack on {reached}: predicts {self.prediction}, since {self.how}>"
 
     @property
     def how(self) -> str:
