@@ -198,6 +198,8 @@ def with_nan():
         (["bad.npy"], "got nan for input 11, member 2, class 3", with_nan),
         (["bad.npy"], "bad.npy must hold at least one input, got shape (0, 3, 2)", save(np.empty((0, 3, 2)))),
         (["bad.npy"], "bad.npy must have at least 2 classes", save(np.ones((4, 3, 1)))),
+        (["bad.npz"], "bad.npz must be a .npy file as numpy.save writes it, got an archive of arrays",
+         lambda: np.savez("bad.npz", SCORES)),
         (["bad.npy"], "bad.npy must have 3 dimensions", save(np.ones((4, 3)))),
         (["bad.npy"], "bad.npy must be real numbers", save(np.ones((4, 3, 2), "U3"))),
         (["missing.npy"], "missing.npy cannot be read: No such file or directory", None),

@@ -101,6 +101,7 @@ def changed(at, value):
 BAD_SCORES = {
     "scores must have 3 dimensions (n_samples, n_members, n_classes), got shape (30, 7)": SCORES[:, :, 0],
     "scores must have 3 dimensions (n_samples, n_members, n_classes), got shape ()": 3.0,
+    "got shape (30, 7): if these are predicted classes, pass np.eye(n_classes)[predictions] with": SCORES.argmax(2),
     "scores must hold at least one input, got shape (0, 7, 4)": SCORES[:0],
     "scores must have at least one member, got shape (30, 0, 4)": SCORES[:, :0],
     "scores must have at least 2 classes, got shape (30, 7, 1)": SCORES[:, :, :1],

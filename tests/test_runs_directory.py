@@ -1,6 +1,7 @@
 """Runs as directories: their files, rejected directories, and leftovers of killed commands."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def test_a_run_keeps_weights_or_not(trained_run):
     result = run("train", "digits", *SMALL, "--d", 2, "--no-weights", "--out", trained_run)
     assert result.exit_code == 2
     assert "is a run with weights = true, not false" in result.stderr
+
+
+def test_a_run_of_another_recipe_names_the_difference(trained_run):
+    result = run("train", "digits", *SMALL, "--d", 2, "--epochs", 9, "--out", trained_run)
+    assert result.exit_code == 2
+    assert re.search(r'is a run with recipe = {"epochs": \d+}, not {"epochs": 9}: give another', result.stderr)
 
 
 def test_the_election_of_a_run(tmp_path, trained_run):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from runoff.errors import InputError
 
 BLOCK_BYTES = 16 * 2**20
+ONE_HOT = "pass np.eye(n_classes)[predictions] with election='plurality', which needs first choices only"
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,11 @@ def checked_scores(scores: Any, name: str = "scores") -> NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} must be real numbers, got dtype {array.dtype}")
     if array.ndim != 3:
-        raise InputError(f"{name} must have 3 dimensions (n_samples, n_members, n_classes), got shape {array.shape}")
+        votes = array.ndim == 2 and array.dtype.kind in "iu"
+        raise InputError(
+            f"{name} must have 3 dimensions (n_samples, n_members, n_classes), got shape {array.shape}"
+            f"{': if these are predicted classes, ' + ONE_HOT if votes else ''}"
+        )
     n, n_members, n_classes = array.shape
     if n == 0:
         raise InputError(f"{name} must hold at least one input, got shape {array.shape}")

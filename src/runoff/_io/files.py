@@ -69,7 +69,8 @@ def _check_size(file: IO[bytes], path: str | Path, most: int) -> None:
 def open_array(path: str | Path) -> NDArray[Any]:
     """Memory-map a .npy file of plain numbers after checking that it is complete, without unpickling anything."""
     path = Path(path)
-    not_npy = f"{path} must be a .npy file as numpy.save writes it, got something else"
+    got = "an archive of arrays" if path.suffix == ".npz" else "something else"
+    not_npy = f"{path} must be a .npy file as numpy.save writes it, got {got}"
     try:
         with open_regular(path) as file:
             shape, _, dtype = read_header(file)

@@ -125,7 +125,8 @@ class Run:
         given = {**asdict(settings), **{name: about[name] for name in fields}}
         for name, value in given.items():
             if recorded[name] != value:
-                difference = f"{name} = {_short(recorded[name])}, not {_short(value)}"
+                before, now = _differing(recorded[name], value)
+                difference = f"{name} = {_short(before)}, not {_short(now)}"
                 raise RunError(f"{self.path} is a run with {difference}: give another directory")
 
     def partition(self) -> Partition:
@@ -304,6 +305,14 @@ class Run:
             raise RunError(f"{self.path} is not finished: {name} is missing; repeat `runoff train` to continue")
         self._check(name)
         return open_array(self.path / name)
+
+
+def _differing(recorded: Any, given: Any) -> tuple[Any, Any]:
+    """Return two values, and of two dictionaries only the entries that differ."""
+    if not (isinstance(recorded, dict) and isinstance(given, dict)):
+        return recorded, given
+    names = [name for name in {**recorded, **given} if recorded.get(name) != given.get(name)]
+    return {name: recorded.get(name) for name in names}, {name: given.get(name) for name in names}
 
 
 def _short(value: Any) -> str:
