@@ -86,7 +86,8 @@ def test_what_cannot_be_planned():
         runoff.plan(X, Y, budgets=-1)
     with pytest.raises(ValueError, match="members must be a whole number of at least 2, got 1"):
         runoff.plan(X, Y, members=1)
-    none = runoff.plan(X[:200], Y[:200], RIDGE, budgets=30, n_partitions=[5], elections=["runoff"])
+    none = runoff.plan(X[:200], Y[:200], RIDGE, budgets=30, n_partitions=[5, 200, 500], elections=["runoff"])
+    assert "\nn_partitions=200, 500 are left out: 200 samples are less than 2 per member on average" in str(none)
     assert "30 edits: nothing is certified" in str(none)
     with pytest.raises(ValueError, match=r"for 30 edits: try more partitions \(at least 61\)"):
         none.best(30)
@@ -188,6 +189,7 @@ def test_certified_scorer_in_scikit_learns_tools():
 def test_dir_lists_what_is_imported_on_first_use():
     assert set(runoff.__all__) <= set(dir(runoff))
     assert all(getattr(runoff, name) is not None for name in dir(runoff))
+    assert not {"Any", "TYPE_CHECKING", "import_module", "_LATER"} & {*dir(runoff)}
 
 
 def test_plan_does_not_warn_of_members_without_samples_but_shows_how_little_they_know():

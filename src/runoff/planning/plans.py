@@ -184,7 +184,9 @@ class Plan(Sequence[Choice]):
         if self._unit.name == "sources":
             by_number = {choice.n_partitions: choice.balance for choice in self.choices}
             lines += [f"n_partitions={k}: {balance}" for k, balance in by_number.items()]
-        lines += [f"n_partitions={k} is left out: {why}" for k, why in self.left_out.items()]
+        for why in dict.fromkeys(self.left_out.values()):
+            numbers = [str(k) for k, reason in self.left_out.items() if reason == why]
+            lines.append(f"n_partitions={', '.join(numbers)} {'is' if len(numbers) == 1 else 'are'} left out: {why}")
         return "\n".join(lines)
 
     def _baselines(self) -> list[str]:
