@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reference import cert_fa
 from runoff._kernels import covering
 from runoff.spreads import Spread, cyclic
+from test_work import as_python
 
 
 @st.composite
@@ -148,3 +149,61 @@ def test_fixed_covers_and_the_work_that_they_take():
     assert covering.UNREACHABLE > 10**9
     assert calls == {covering.PROVEN: 660, covering.FOUND: 721, covering.IMPOSSIBLE: 20}
     assert work == {covering.PROVEN: 1758, covering.FOUND: 2516, covering.IMPOSSIBLE: 20}
+
+
+def test_sums_of_buckets_and_the_largest_of_them():
+    """The helpers of the search, one by one."""
+    space = as_python(lambda *_: None)["runoff._kernels.covering"]
+    for number in range(200):
+        lists, _, powers = fixed_cover(number)
+        power, n_buckets = powers[0], len(lists)
+        reach = Spread.from_any(lists, len(power)).reach
+        expected = [int(sum(power[j] for j in bucket)) for bucket in lists]
+        for offsets in {len(reach.offsets): reach.offsets, 0: np.empty(0, np.int32)}.values():
+            sums = np.full(n_buckets, -9, np.int32)
+            space["bucket_sums"](power, reach._replace(offsets=offsets), sums)
+            assert sums.tolist() == expected
+        tally = np.full(3 * reach.largest + 2, 7, np.int32)
+        highest = max(expected)
+        assert space["_count"](sums, tally) == highest
+        assert tally[: highest + 1].tolist() == np.bincount(expected).tolist()
+        total = sum(expected)
+        for gap in (-1, 0, 1, total // 2, total, total + 1):
+            for limit in (covering.UNREACHABLE, n_buckets, 2, 1):
+                assert covering.needed(power, gap, limit, reach, sums, tally) == min(cert_fa(expected, gap), limit)
+        falling = sorted(expected, reverse=True)
+        for count in range(n_buckets + 2):
+            assert space["_best_sum"](tally, highest, count) == sum(falling[:count])
+        for most in (0, 1, n_buckets - 1, n_buckets, n_buckets + 3):
+            sums[:], tally[:], out = -9, 7, np.full(n_buckets + 4, -9, np.int32)
+            space["largest_sums"](power, most, reach, sums, tally, out)
+            filled = min(most, n_buckets) + 1
+            assert out[:filled].tolist() == [sum(falling[:m]) for m in range(filled)]
+            assert (out[filled:] == -9).all()
+
+
+def test_buckets_chosen_are_sorted_up_to_the_mark():
+    for chosen, expected in (([5, 2, 9, -1, 3, -1], [2, 5, 9]), ([-1, 4], []), ([7, -1], [7])):
+        found = covering.taken(np.array(chosen, np.int32))
+        assert (found.tolist(), found.dtype) == (expected, np.int64)
+
+
+def test_taking_and_returning_members_changes_open_buckets_only():
+    space = as_python(lambda *_: None)["runoff._kernels.covering"]
+    lists = [[0, 1], [1, 2], [0, 2]]
+    reach = Spread.from_any(lists, 3).reach
+    left, closed = np.array([3, 4, 5], np.int32), np.array([0, 1, 0], np.int32)
+    tally = np.array([0, 0, 0, 1, 0, 1, 0, 0], np.int32)
+    for power, member, sums, counts in (
+        (2, 1, [1, 2, 5], [0, 1, 0, 0, 0, 1, 0, 0]),  # bucket 1 is closed, and not counted
+        (0, 0, [1, 2, 5], [0, 1, 0, 0, 0, 1, 0, 0]),
+        (1, 0, [0, 2, 4], [1, 0, 0, 0, 1, 0, 0, 0]),
+        (-1, 0, [1, 2, 5], [0, 1, 0, 0, 0, 1, 0, 0]),
+        (-2, 1, [3, 4, 5], [0, 0, 0, 1, 0, 1, 0, 0]),
+    ):
+        space["_cover"](power, member, left, tally, closed, reach)
+        assert (left.tolist(), tally.tolist(), closed.tolist()) == (sums, counts, [0, 1, 0])
+    tallies = np.stack([tally, tally])
+    space["_reopen"](1, np.stack([left, left + 1]), tallies, closed)
+    assert closed.tolist() == [0, 0, 0]
+    assert tallies.tolist() == [[0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 1, 0, 2, 0, 0]]

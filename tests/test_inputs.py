@@ -2,6 +2,7 @@
 
 import mmap
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numba
@@ -357,3 +358,53 @@ def test_the_first_input_that_is_not_finite_is_named(monkeypatch):
 
 def test_there_are_as_many_threads_as_numba_has():
     assert scores.n_threads() == numba.config.NUMBA_NUM_THREADS
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_block_is_divided_among_threads_without_gaps(monkeypatch, threads):
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", threads)
+    block, parts = np.zeros((50, 2, 3)), []
+
+    def part(a, b):
+        parts.append((int(a), int(b)))
+        return 2 if a <= 20 < b or a <= 40 < b else -1
+
+    with ThreadPoolExecutor(2) as pool:
+        scores.in_parts(pool, part, block, 100)  # these scores are finite, whatever the parts say
+        starts, ends = zip(*sorted(parts), strict=True)
+        assert (starts, ends[-1], len(parts)) == ((0, *ends[:-1]), 50, 4 * threads)
+        block[[22, 45], 1, 2] = np.nan
+        part = lambda a, b: next((i - int(a) for i in (22, 45) if a <= i < b), -1)  # noqa: E731
+        with pytest.raises(ValueError, match="got nan for input 122, member 1, class 2"):
+            scores.in_parts(pool, part, block, 100)
+
+
+class Lazily:
+    """Scores that note what is read."""
+
+    def __init__(self, values):
+        self.values, self.read = values, []
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, inputs):
+        self.read.append((inputs.start or 0, inputs.stop))
+        return self.values[inputs]
+
+
+def test_members_that_rank_the_classes_in_the_same_way_for_every_input_are_counted():
+    values = np.random.default_rng(0).normal(size=(200, 9, 4))
+    constant = [1, 4, 7]
+    values[:, constant] = values[0, constant] * np.random.default_rng(1).uniform(1, 2, (200, 3, 1))
+    assert ballots.constant_members(values) == ballots.constant_members(values.tolist()) == 3
+    for changed, left in ((199, 2), (64, 1), (63, 0)):  # the last input, and those at the edge of what is read at once
+        values[changed, constant[left]] *= -1
+        given = Lazily(values)
+        assert ballots.constant_members(given) == left
+        assert given.read == [(0, 1), (0, 64), (64, 128), (128, 192), (192, 256)]
+    given = Lazily(values[:, :1])
+    assert ballots.constant_members(given) == 0
+    assert given.read == [(0, 1), (0, 64)]
+    assert ballots.constant_members(values[:20, constant]) == 3
+    assert ballots.constant_members(values[:19, constant]) is None

@@ -36,7 +36,8 @@ PARTS = {
         ("test_work.py", "test_pinned.py", "test_adversary.py", *PROOFS, "test_inputs.py"),
     ),
     "maximin": Part(
-        ("_kernels/maximin.py", "elections/maximin.py"), ("test_work.py", "test_pinned.py", *PROOFS, "test_inputs.py")
+        ("_kernels/maximin.py", "elections/maximin.py"),
+        ("test_maximin.py", "test_work.py", "test_pinned.py", *PROOFS, "test_inputs.py"),
     ),
     "targets": Part(
         ("_kernels/targets.py", "_kernels/targets_spread.py", "elections/overtaking.py"),
@@ -51,7 +52,7 @@ PARTS = {
             "elections/runoff.py",
             "attacks.py",
         ),
-        ("test_pinned.py", "test_adversary.py", *PROOFS, "test_certificates.py", "test_targets.py"),
+        ("test_elections.py", *PROOFS, "test_certificates.py", "test_targets.py"),
     ),
     "ballots": Part(("ballots.py", "scores.py"), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
     "collective": Part(("collective/*.py", "_kernels/majorants.py"), ("test_collective.py",)),
