@@ -81,7 +81,9 @@ def test_counts_by_hand():
     assert [votes.gap(counted, a, b) for a, b in ((0, 1), (1, 0), (0, 2), (2, 0))] == [0, 1, 1, 0]
     assert votes.pass_power(ballots, 1, 0).tolist() == [0, 2, 2, 1]
     assert votes.pass_power(ballots, 1, 0).dtype == np.int32
+    assert votes.gap(counted, 1, 1) == 0
     assert votes.ranks_above(ballots, 0, 2).tolist() == [True, False, False, False]
+    assert not votes.ranks_above(ballots, 1, 1).any()
     assert votes.vote_bars(np.array([2, 0, 1])) == {0: 2, 2: 1}
     assert votes.describe_votes(np.array([0, 2, 5, 2, 1])) == (
         "of 10 votes, 5 for class {}, 2 for class {}, 2 for class {}, 1 for class {}",
@@ -115,6 +117,30 @@ def test_a_threat_is_met_by_members_that_meet_all_rows():
     assert voting.new_ballots(ballots, np.array([2, 0])).tolist() == [[1, 0, 2], [1, 0, 2]]
     assert Story("{} beats {}", (1, 0)).describe() == "1 beats 0"
     assert Story("{} beats {}", (1, 0)).describe(np.array(["cat", "dog"])) == "dog beats cat"
+
+
+def test_threats_say_what_they_do():
+    """In the order in which they are tried."""
+    ballots = runoff.rank(np.array([[[3, 2, 1]] * 4 + [[1, 3, 2]] * 2 + [[1, 2, 3]]]))[0]
+    told = {}
+    for name in RULES:
+        rule = elections.get(name)
+        outcome = rule.hold(ballots)
+        told[name] = [threat.how.describe() for threat in rule.threats(ballots, outcome)]
+        if name in IN_PAPER:
+            told[name] += [threat.how.describe() for threat in rule.threats_to(ballots, outcome, 2)]
+    better = "gets a better worst duel than class 0 has with class"
+    assert told == {
+        "plurality": ["class 1 passes class 0", "class 2 passes class 0", "class 2 passes every other class"],
+        "runoff": [
+            "class 1 reaches round 2 and beats class 0 there",
+            "class 2 reaches round 2 and beats class 0 there",
+            "classes 1 and 2 eliminate class 0 in round 1",
+            "classes 2 and 0 advance to round 2, which class 2 wins",
+            "classes 2 and 1 advance to round 2, which class 2 wins",
+        ],
+        "maximin": [f"class {c} {better} {b}" for c in (1, 2) for b in (1, 2)],
+    }
 
 
 def test_bounds_of_threats_are_those_of_their_rows_and_of_all_sets_of_buckets():

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+import runoff
 from reference import ballots_of, cert_fa, maximin
 from runoff import spreads
 from runoff._kernels.covering import UNREACHABLE
+from runoff.elections import maximin as rules
+from runoff.elections.overtaking import Overtaking
 from test_work import as_python
 
 NUMBERS = range(150)
@@ -170,3 +173,31 @@ def test_the_members_with_the_largest_sums_suffice_or_do_not(part):
         assert answer is expected
         answers.append(answer)
     assert 50 < sum(answers) < 250
+
+
+def test_attacks_with_a_target_are_searched_for_up_to_all_buckets(monkeypatch):
+    """Three unanimous members: two must be taken over, and ties go to class 0."""
+    noted = []
+
+    class Noting(Overtaking):
+        def search(self, size, bound, reach, budget):
+            noted.append((size, budget))
+            return super().search(size, bound, reach, budget)
+
+        def cost(self, reach, budget):
+            noted.append(budget)
+            return super().cost(reach, budget)
+
+    monkeypatch.setattr(rules, "Overtaking", Noting)
+    scores, rule, out = np.array([[[1, 2, 0]] * 3]), rules.ELECTION, np.zeros((2, 1), np.int64)
+    assert rule.target_disjoint(scores, 0, *out) == -1
+    assert (out.tolist(), noted[0]) == ([[1], [2]], 2000)
+    ballots = runoff.rank(scores)[0]
+    outcome = rule.hold(ballots)
+    for n_buckets, cost, sizes in ((1, 1, [1]), (2, 1, [1, 2]), (2, 2, [2]), (3, 1, [1, 2])):
+        noted.clear()
+        spread = spreads.Spread.from_any([[j] for j in range(n_buckets)], 3)
+        found = rule.smallest_to(ballots, outcome, 0, spread, cost)
+        assert noted == [(size, 2000 + n_buckets) for size in sizes]
+        assert (found is None) == (n_buckets == 1)
+        assert found is None or found[1].tolist() == [0, 1]

@@ -75,6 +75,7 @@ def one_part(name: str, lines: dict[str, set[int]] | None, given: argparse.Names
             folder=Path(folder, "tests"),
         )
     results.total = len(every)
+    results.seconds += report.spent(name) if given.again else 0  # so that the time is that of all verdicts
     results.verdicts = {m: results.verdicts.get(m, kept.get(m)) for m in every if m in results.verdicts or m in kept}
     report.remember(name, results)
     return results

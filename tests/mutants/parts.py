@@ -37,7 +37,7 @@ PARTS = {
     ),
     "maximin": Part(
         ("_kernels/maximin.py", "elections/maximin.py"),
-        ("test_maximin.py", "test_work.py", "test_pinned.py", *PROOFS, "test_inputs.py"),
+        ("test_maximin.py", "test_work.py", "test_elections.py", *PROOFS, "test_inputs.py"),
     ),
     "targets": Part(
         ("_kernels/targets.py", "_kernels/targets_spread.py", "elections/overtaking.py"),

@@ -21,6 +21,7 @@ def remember(part: str, results: Results) -> None:
     LAST.mkdir(parents=True, exist_ok=True)
     kept = [[*mutant.key, verdict, results.by.get(mutant)] for mutant, verdict in results.verdicts.items()]
     (LAST / f"{part}.json").write_text(json.dumps(kept, indent=0))
+    (LAST / f"{part}.seconds").write_text(str(results.seconds))
 
 
 def last(part: str, every: list[Mutant]) -> dict[Mutant, str]:
@@ -29,6 +30,12 @@ def last(part: str, every: list[Mutant]) -> dict[Mutant, str]:
         return {}
     kept = {tuple(line[:4]): line[4] for line in json.loads((LAST / f"{part}.json").read_text())}
     return {mutant: kept[mutant.key] for mutant in every if mutant.key in kept}
+
+
+def spent(part: str) -> float:
+    """The processor time of the last run."""
+    kept = LAST / f"{part}.seconds"
+    return float(kept.read_text()) if kept.exists() else 0.0
 
 
 def equivalents(path: Path = EQUIVALENT) -> dict[tuple[str, str, str, int], str]:
