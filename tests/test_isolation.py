@@ -13,7 +13,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from runoff import RunoffClassifier, hashing, samples
@@ -277,6 +277,33 @@ def test_a_row_that_changes_the_types_of_a_table_touches_its_members_only(row):
     np.testing.assert_array_equal(a._buckets, b._buckets[:-1])
     untouched = [m for m in range(4) if m not in a.partition_.spread[bucket]]
     np.testing.assert_array_equal(a.scores(inputs).values[:, untouched], b.scores(inputs).values[:, untouched])
+
+
+def means(images):
+    return images.mean(axis=(1, 2))
+
+
+def last_bits(images):
+    return (np.abs(images.sum(axis=(1, 2, 3))) * 1e13).astype(np.int64)
+
+
+def test_a_row_that_changes_the_order_of_images_in_memory_touches_its_members_only():
+    """Sums follow the order in memory, and concatenating transposed images with others makes them contiguous."""
+    draws, labels = np.random.default_rng(0), np.arange(81) % 3
+    first = draws.normal(size=(80, 3, 9, 9))
+    first[:, 0] += labels[:80, None, None]
+    images = first.transpose(0, 2, 3, 1)  # from channels first
+    longer = np.concatenate([images, draws.normal(size=(1, 9, 9, 3))])
+    assert longer[:80].strides != images.strides
+    estimator = make_pipeline(FunctionTransformer(means), LogisticRegression())
+    settings = {"n_partitions": 8, "classes": range(3)}
+    for how in ("content", last_bits):
+        a = RunoffClassifier(estimator, hash=how, **settings).fit(images, labels[:80])
+        b = RunoffClassifier(estimator, hash=how, **settings).fit(longer, labels)
+        np.testing.assert_array_equal(a._buckets, b._buckets[:-1])
+        one, other = (c.scores(images[:20]).values for c in (a, b))
+        untouched = [m for m in range(8) if m != b._buckets[-1]]
+        np.testing.assert_array_equal(one[:, untouched], other[:, untouched])
 
 
 def test_tables_texts_sparse_matrices_and_images():

@@ -85,8 +85,12 @@ def _rows(packed: NDArray[np.uint8]) -> Iterable[memoryview]:
 
 
 def plain_floats(array: NDArray[Any]) -> NDArray[np.float64]:
-    """Return an array as float64, with one zero and one NaN."""
-    floats = array.astype(np.float64) + 0.0
+    """Return an array as float64 in C order, with one zero and one NaN.
+
+    The order in memory decides the order of sums, and one inserted row may change it: images with the channels moved to
+    the end by a transpose become contiguous when they are joined with others.
+    """
+    floats = np.ascontiguousarray(array, np.float64) + 0.0
     floats[np.isnan(floats)] = np.nan
     return floats
 
