@@ -13,6 +13,7 @@ import runoff
 from helpers import run
 from runoff import cli
 from runoff.errors import InputError
+from runoff.saving import tables
 
 NETWORK = """
 from torch import nn
@@ -71,6 +72,13 @@ def too_wide(shape, n_classes):
 def of_colours(shape, n_classes):
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(144, n_classes))
 """
+
+
+def test_cells_of_any_length_are_read(tmp_path):
+    """One long mail, which anyone can send, must not stop training."""
+    (tmp_path / "mails.csv").write_text(f"text,kind\n{'x' * 200_000},ham\n")
+    mails, labels, _ = tables.samples(tmp_path / "mails.csv", "kind")
+    assert (len(mails["text"][0]), labels) == (200_000, ["ham"])
 
 
 def test_tables_that_do_not_exist(tmp_path, monkeypatch):

@@ -71,6 +71,7 @@ def _cell(text: str) -> float | str | None:
 
 
 def _csv(path: Path) -> dict[str, list[Any]]:
+    csv.field_size_limit(2**31 - 1)  # by default one long mail, which anyone can send, would stop training
     with path.open(newline="", encoding="utf-8-sig") as file:
         try:
             rows = list(csv.reader(file))
