@@ -355,8 +355,6 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         array, values = labels.checked(y, fixed=self._fixed_classes is not None)
         if len(X) != len(array):
             raise InputError(f"X and y must be of the same length, got {len(X)} samples and {len(array)} labels")
-        if not len(array):
-            raise InputError("X must hold at least one sample, got 0 sample(s)")
         if self._fixed_classes is not None:
             return X, self._fixed_classes[labels.codes(values, self._fixed_classes)]
         if not reset and (array.dtype.kind in "US") != (self._labels.dtype.kind in "US"):

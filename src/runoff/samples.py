@@ -87,7 +87,7 @@ class Samples(ABC):
         """Return a copy of all rows as inputs for a member whose part has columns of these kinds."""
         if kinds not in self._inputs:
             self._inputs = {kinds: self._converted(kinds)}
-        return copy.copy(self._inputs[kinds]) if self.kind == "texts" else self._inputs[kinds].copy()
+        return self._inputs[kinds].copy()
 
     def _converted(self, kinds: Kinds) -> Any:  # noqa: ARG002
         return self.take(np.arange(len(self)))
