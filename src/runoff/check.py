@@ -524,7 +524,7 @@ def _check_alone(case: Input, bound: str, radius: int) -> Verdict:
         if not case.flips(attack):  # construction and election disagree, so nothing is proven
             return Verdict(f"the claimed radius {radius} could not be proven", unproven=True)
         true_radius = exact_alone(case) if bound == "tight" else paper_alone(case)
-        members = ", ".join(map(str, sorted(attack.members)[:8])) + (", ..." if radius > 8 else "")
+        members = ", ".join(map(str, sorted(attack.members)[:8])) + (", ..." if len(attack.members) > 8 else "")
         return Verdict(f"the radius is {true_radius}, claimed {radius}: members {members} change the prediction")
     if bound == "paper" and (true_radius := paper_alone(case)) != radius:
         return Verdict(f"the radius of Theorem 3.4 is {true_radius}, claimed {radius}")

@@ -35,8 +35,9 @@ class Verification:
         directory = open_directory(self.path, self.report)
         if directory is None:
             return False
-        if directory.kind == RUN and not run:
-            self.report.files("manifest.json", "describes a run, not a saved classifier")
+        if (directory.kind == RUN) != run:
+            kinds = ("a saved classifier", "a run") if run else ("a run", "a saved classifier")
+            self.report.files("manifest.json", f"describes {kinds[0]}, not {kinds[1]}")
             return False
         parts = parts_of(directory, self.report)
         if parts is None:
