@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from _pytest.scope import Scope
+from _pytest.tmpdir import tmppath_result_key
 
 TRACING = 3  # times as long as a test may take while its calls are noted
 
@@ -39,6 +40,7 @@ def prepare(session: Any) -> None:
             definition._scope = Scope.Session
         if shared - made:
             session._setupstate.setup(item)
+            item.stash[tmppath_result_key] = {}  # tmp_path reads whether the test passed, and none has run
             session._setupstate.teardown_exact(session)
             item._initrequest()  # so that the fixtures of this test alone are made again when it runs
             made |= shared

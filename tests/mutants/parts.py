@@ -63,7 +63,18 @@ PARTS = {
     "hashing": Part(("hashing.py",), ("test_hashing.py", "test_units.py")),
     "isolation": Part(
         ("members.py", "ensemble.py", "samples.py", "isolation.py", "fitting/labels.py", "fitting/edits.py"),
-        (*MEMBERS, "test_labels_only.py"),
+        ("test_members.py", "test_samples.py", "test_ensemble.py", *MEMBERS, "test_labels_only.py"),
     ),
-    "verify": Part(("check.py", "verify/*.py"), ("test_check.py", "test_verify.py", "test_verify_classifier.py")),
+    "verify": Part(
+        ("check.py", "verify/*.py"),
+        (
+            "test_verify_runs.py",
+            "test_verify_files.py",
+            "test_verify_classifiers.py",
+            "test_check_by_hand.py",
+            "test_check.py",
+            "test_verify.py",
+            "test_verify_classifier.py",
+        ),
+    ),
 }
