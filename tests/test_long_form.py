@@ -168,6 +168,10 @@ def test_tables_that_are_refused(change, message):
 def test_files_that_are_no_tables():
     Path("ragged.csv").write_text("input,member,class,score\n1,2,3\n")
     assert "must have 4 cells in every row, got 3 in row 2" in run("certify", "ragged.csv").stderr
+    with Path("open.csv").open("w") as file:
+        LONG[["score", "input", "member", "class"]].to_csv(file, index=False)
+        file.write('1,image 0,0,"cat\n' + "1,image 9,9,dog\n" * 9)
+    assert "cannot be read as CSV: unexpected end of data" in run("certify", "open.csv").stderr
     Path("noise.parquet").write_bytes(b"PAR1 no")
     assert "cannot be read as Parquet" in run("certify", "noise.parquet").stderr
     Path("labels.csv").write_text(Path("labels.csv").read_text() + "image 0,cat\n")

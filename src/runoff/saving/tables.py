@@ -74,7 +74,7 @@ def _csv(path: Path) -> dict[str, list[Any]]:
     csv.field_size_limit(2**31 - 1)  # by default one long mail, which anyone can send, would stop training
     with path.open(newline="", encoding="utf-8-sig") as file:
         try:
-            rows = list(csv.reader(file))
+            rows = list(csv.reader(file, strict=True))  # else a quotation mark that is not closed hides all later rows
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read as CSV: {error}") from None
     header = rows[0] if rows else []
