@@ -59,12 +59,21 @@ def architecture(factory: Factory, shape: tuple[int, ...], n_classes: int) -> st
 
 
 def _source(thing: Any) -> str:
+    """Return the source of a function or a class; that of the package is read once."""
+    ours = getattr(thing, "__module__", "").startswith("runoff.")
+    return _read_once(thing) if ours else _read_source(thing)
+
+
+def _read_source(thing: Any) -> str:
     try:
         return canonical(textwrap.dedent(inspect.getsource(thing)))
     except (OSError, TypeError):
         return repr(type(thing))
     except SyntaxError:  # a lambda in the middle of an expression
         return inspect.getsource(thing)
+
+
+_read_once = cache(_read_source)
 
 
 def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
