@@ -10,6 +10,7 @@ import pytest
 from dataset_helpers import elsewhere as elsewhere
 from dataset_helpers import images, own_arrays, picture, run, same
 from runoff import datasets
+from runoff._io.files import open_array
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -165,6 +166,29 @@ def test_damaged_npz_files():
         with pytest.raises(datasets.DatasetError, match=r"mine.npz cannot be read as a .npz file"):
             datasets.load("mine.npz")
     assert not Path("owned").exists()
+
+
+def test_damage_to_the_list_of_arrays_hides_none():
+    np.savez("mine.npz", **own_arrays(classes=np.array(["a", "b", "c"]), groups=np.array(list("vwxyz"))))
+    whole = Path("mine.npz").read_bytes()
+    last = whole.rindex(b"PK\x01\x02")
+    before = whole.rindex(b"PK\x01\x02", 0, last)
+    swallowed = whole[: before + 32] + (64).to_bytes(2, "little") + whole[before + 34 :]  # in the comment on classes
+    for damaged in (whole[:last] + whole[last:].replace(b"groups", b"troups"), swallowed):
+        assert "groups.npy" not in zipfile.ZipFile(io.BytesIO(damaged)).namelist()
+        Path("mine.npz").write_bytes(damaged)
+        with pytest.raises(datasets.DatasetError, match=r"mine.npz (is damaged|cannot be read)"):
+            datasets.load("mine.npz")
+
+
+def test_characters_that_do_not_exist():
+    groups = np.array([65, 66, 0x110000, 67, 68], "<u4").view("<U1")
+    np.savez("mine.npz", **own_arrays(groups=groups))
+    with pytest.raises(datasets.DatasetError, match=r"mine.npz is damaged: groups has characters that do not exist"):
+        datasets.load("mine.npz")
+    np.save("labels.npy", groups)
+    with pytest.raises(ValueError, match=r"labels.npy is damaged: it has characters that do not exist"):
+        open_array("labels.npy")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])

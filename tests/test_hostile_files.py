@@ -5,8 +5,10 @@ import os
 import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyarrow import parquet
 from sklearn.linear_model import RidgeClassifier
 from sklearn.pipeline import make_pipeline
 
@@ -17,8 +19,9 @@ from runoff._io import directories, manifests
 from runoff._io.files import open_array, sha256_of
 from runoff._kernels import compiling
 from runoff.cli import main
-from runoff.errors import StorageError
+from runoff.errors import CheckpointError, StorageError
 from runoff.runs import Run
+from runoff.saving import long_form, tables
 
 
 def certify(path, *more):
@@ -165,13 +168,72 @@ def test_a_pipe_in_a_run_does_not_hang(tmp_path, name):
         assert "regular file" in result.stderr or "not a run" in result.stderr
 
 
-@pytest.mark.parametrize("what", ["scores.npy", "mine.npz"])
-def test_a_pipe_for_an_array_does_not_hang(tmp_path, what):
-    os.mkfifo(tmp_path / what)
+READ = {".npy": open_array, ".npz": datasets.load, ".csv": tables.columns, ".parquet": tables.columns}
+
+
+@pytest.mark.parametrize("suffix", READ)
+def test_a_pipe_for_an_array_or_a_table_does_not_hang(tmp_path, suffix):
+    path = tmp_path / f"mine{suffix}"
+    os.mkfifo(path)
     within = quickly()
-    with pytest.raises((ValueError, datasets.DatasetError), match=r"cannot be read|is neither a dataset"):
-        open_array(tmp_path / what) if what.endswith("npy") else datasets.load(tmp_path / what)
+    with pytest.raises(ValueError, match=r"cannot be read|is neither a dataset"):
+        READ[suffix](path)
     assert within()
+
+
+def test_a_pipe_in_the_place_of_weights_does_not_hang(tmp_path):
+    from runoff.torch import starting
+    from runoff.torch.checkpoints import Checkpoints
+    from runoff.torch.training.jobs import Job
+
+    store, job = Checkpoints(tmp_path), Job(0, 0, np.random.SeedSequence(0), *[np.arange(2)] * 3)
+    os.mkfifo(store.file(0, 0))
+    within = quickly()
+    for call in (lambda: store.get(job, "a", None), lambda: store.has(job, "a", None)):
+        with pytest.raises(CheckpointError, match="is not the file of a network: remove it"):
+            call()
+    (tmp_path / "loop").symlink_to("loop")
+    for path in (store.file(0, 0), tmp_path / "loop"):
+        with pytest.raises(ValueError, match=r"a safetensors file, but .* cannot be read"):
+            starting.get(path, "small")
+    assert within()
+
+
+def test_a_small_parquet_file_of_very_many_values_is_refused(tmp_path):
+    path = tmp_path / "many.parquet"
+    parquet.write_table(pa.table({name: pa.nulls(10**7) for name in "ab"}), path)
+    assert path.stat().st_size < 10**5
+    with pytest.raises(ValueError, match=r"many.parquet claims 20,000,000 values in .* decompression bomb"):
+        tables.columns(path)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "told"),
+    [
+        ([2**60], pa.timestamp("us"), "cannot be read as Parquet: "),  # no date of Python
+        ([[1.0, 2.0]], None, "must have a finite number as the score"),
+    ],
+)
+def test_odd_columns_of_parquet_files_get_a_sentence(tmp_path, values, kind, told):
+    path = tmp_path / "scores.parquet"
+    columns = {name: ["a"] for name in ("input", "member", "class")}
+    parquet.write_table(pa.table({**columns, "score": pa.array(values, kind)}), path)
+    with pytest.raises(ValueError, match=told) as raised:
+        long_form.read_scores(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_names_with_line_breaks_are_told_in_one_line(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text('input,member,class,score\n0,"a\nb",c,1\n0,"a\nb",d,1\n0,e,c,1\n')
+    with pytest.raises(ValueError, match="member e for class d of input 0 is missing"):
+        long_form.read_scores(path)
+    path.write_text('input,member,class,score\n0,"a\nb",c,1\n0,e,c,1\n0,e,d,1\n')
+    with pytest.raises(ValueError, match="member a b for class d of input 0 is missing"):
+        long_form.read_scores(path)
+    path.write_text('input,"mem\nber",class,score\n0,a,c,1\n')
+    with pytest.raises(ValueError, match="got input, mem ber, class, score"):
+        long_form.read_scores(path)
 
 
 def test_deep_and_huge_manifests_get_a_sentence(tmp_path, monkeypatch):

@@ -92,6 +92,13 @@ def test_no_tensor_reaches_beyond_its_storage(before, after):
             read(changed)
 
 
+def test_long_names_are_cut_in_messages():
+    data = older({"plain": example()["plain"]}).replace(b"FloatStorage", b"9" * 5000)
+    with pytest.raises(StateDictError, match="which is never called") as raised:
+        read(data)
+    assert len(str(raised.value)) < 200
+
+
 @settings(max_examples=50)
 @given(st.data())
 def test_damaged_files_are_refused_or_read_as_tensors(data):

@@ -18,7 +18,7 @@ from helpers import rehash, run, scores, write_manifest
 from reference import ballots_of, true_cost
 from runoff import check, datasets, hashing, spreads, verify
 from runoff.partition import Partition
-from runoff.verify import _programs, _radii, directory
+from runoff.verify import _programs, _radii, attestation, directory
 from runoff.verify._report import Report
 
 
@@ -427,6 +427,11 @@ def test_an_attestation_fits_its_run_alone(folder, copy, tmp_path):
     assert "claims a certified accuracy that differs" in result.stderr
     (tmp_path / "none.json").write_text("{}")
     assert run("verify", path, *options, "--attestation", tmp_path / "none.json").exit_code == 4
+    report = verify.run(path, seed=0)
+    for field, value in (("subject", said["subject"] * 2), ("predicate", {**predicate, "certificates": True})):
+        (tmp_path / "odd.json").write_text(json.dumps({**said, field: value}))
+        attestation.compare(tmp_path / "odd.json", report)
+        assert str(report.failures.pop()).endswith("odd.json: is not an attestation of a run")
     assert run("verify", path, "--signature", tmp_path / "a.sig").exit_code == 2
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -96,7 +97,14 @@ def open_array(path: str | Path) -> NDArray[Any]:
         )
     except (ValueError, OverflowError):  # more or larger dimensions than an array can have
         raise InputError(not_npy) from None
+    if dtype.kind == "U" and not is_text(mapped):
+        raise InputError(f"{path} is damaged: it has characters that do not exist")
     return mapped
+
+
+def is_text(array: NDArray[Any]) -> bool:
+    """Return whether all characters of an array of strings exist: Python fails on others as soon as they are used."""
+    return not array.size or int(np.ascontiguousarray(array).view(f"{array.dtype.byteorder}u4").max()) <= sys.maxunicode
 
 
 def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -57,7 +57,9 @@ def read_manifest(path: Path, kind: Kind) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") != kind.format:
         raise StorageError(f"{path} is not a {kind.noun}: manifest.json describes something else")
     if manifest.get("version") != kind.version:
-        raise StorageError(f"{path} has version {manifest.get('version')!r}, this release reads version {kind.version}")
+        raise StorageError(
+            f"{path} has version {manifest.get('version')!r:.60}, this release reads version {kind.version}"
+        )
     files = manifest.get("files")
     if not isinstance(files, dict) or any(Path(f).is_absolute() or ".." in Path(f).parts for f in files):
         raise StorageError(f"{path} has a manifest that names files outside the directory")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.opcodes import Interpreter
+from runoff._io.text import one_line
 
 MAGIC, VERSION = 0x1950A86A20F9469CFC6C, 1001
 DTYPES = {"torch FloatStorage": "<f4", "torch LongStorage": "<i8"}
@@ -89,15 +90,15 @@ def _array(tensor: _Tensor, storage: NDArray[Any]) -> NDArray[Any]:
     """Return a copy of a tensor's values, after checking that all lie in its storage."""
     shape, strides = tensor.shape, tensor.strides
     if not all(type(n) is int and n >= 0 for n in (tensor.offset, *shape, *strides)) or len(shape) != len(strides):
-        raise StateDictError(f"it has a tensor of shape {shape} and strides {strides}")
+        raise StateDictError(f"it has a tensor of shape {one_line(shape, 60)} and strides {one_line(strides, 60)}")
     last = tensor.offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     if tensor.storage.size != len(storage) or 0 in shape or last >= len(storage):
-        raise StateDictError(f"it has a tensor of shape {shape} beyond its {len(storage)} values")
+        raise StateDictError(f"it has a tensor of shape {one_line(shape, 60)} beyond its {len(storage)} values")
     count = 1
     for n in shape:
         count *= n
     if count > len(storage):
-        raise StateDictError(f"it has a tensor of shape {shape} with {len(storage)} values")
+        raise StateDictError(f"it has a tensor of shape {one_line(shape, 60)} with {len(storage)} values")
     steps = [step * storage.itemsize for step in strides]
     return np.lib.stride_tricks.as_strided(storage[tensor.offset :], shape, steps, writeable=False).copy()
 
@@ -111,7 +112,7 @@ class _Reader(Interpreter):
 
     def do_global(self, argument: str) -> None:
         if argument not in NAMES:
-            raise StateDictError(f"it names {argument.replace(' ', '.')}, which is never called")
+            raise StateDictError(f"it names {one_line(argument.replace(' ', '.'), 60)}, which is never called")
         self.stack.append(_Name(argument))
 
     def do_binpersid(self, _: Any) -> None:

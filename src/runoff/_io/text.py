@@ -1,4 +1,4 @@
-"""Numbers formatted for people."""
+"""Numbers, and text from files, formatted for people."""
 
 
 def duration(seconds: float) -> str:
@@ -23,6 +23,11 @@ def size(n_bytes: float) -> str:
     power = 1 if n_bytes < 999_500 else 2 if n_bytes < 999_500_000 else 3
     value, unit = n_bytes / 1000**power, ("kB", "MB", "GB")[power - 1]
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:,.0f} {unit}"
+
+
+def one_line(value: object, most: int = 200) -> str:
+    """Return the start of a name from a file, or of an error's message, which may quote any part of it, on one line."""
+    return " ".join(str(value).split())[:most]
 
 
 def constant_votes(n: int | None, n_members: int) -> str:

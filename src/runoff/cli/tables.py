@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from runoff._io.text import count, duration
+from runoff._io.text import count, duration, one_line
 from runoff.certificates import LABELS_NOT_FIXED
 from runoff.cli.errors import writing
 from runoff.errors import InputError
@@ -159,12 +159,16 @@ def _check_columns(inputs: Path, given: list[str], trained: list[str]) -> None:
         return
     if more := [name for name in given if name not in trained]:
         raise InputError(
-            f"{inputs} must have the columns of the training table, got {', '.join(more)!s:.100} in addition: name the "
-            "labels with --label-column and the sources with --group-column, and remove other columns"
+            f"{inputs} must have the columns of the training table, got {one_line(', '.join(more), 100)} in addition: "
+            "name the labels with --label-column and the sources with --group-column, and remove other columns"
         )
     if less := [name for name in trained if name not in given]:
-        raise InputError(f"{inputs} must have the columns of the training table: {', '.join(less)!s:.100} is missing")
-    raise InputError(f"{inputs} must have its columns in the order of the training table: {', '.join(trained)!s:.200}")
+        raise InputError(
+            f"{inputs} must have the columns of the training table: {one_line(', '.join(less), 100)} is missing"
+        )
+    raise InputError(
+        f"{inputs} must have its columns in the order of the training table: {one_line(', '.join(trained))}"
+    )
 
 
 def _as_classes(labels: list[str], classes: NDArray[Any]) -> NDArray[Any]:

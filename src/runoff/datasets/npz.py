@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io import text
-from runoff._io.files import open_regular, read_header, written_whole
+from runoff._io.files import is_text, open_regular, read_header, written_whole
 from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.errors import DatasetError, MissingError
 
@@ -41,6 +41,7 @@ def read(
         opened = open_regular(source) if isinstance(source, Path) else source
         with opened as file, zipfile.ZipFile(file) as archive:
             stored = set(archive.namelist())
+            _check_listing(archive, path)
             missing = [array for array in names if f"{array}.npy" not in stored]
             if missing:
                 raise DatasetError(f"{path} must hold {', '.join(names)}, but has no {missing[0]}")
@@ -53,6 +54,17 @@ def read(
             raise MissingError(f"{path} cannot be read: {error.strerror}") from None
         raise DatasetError(f"{path} cannot be read as a .npz file: {error!s:.200}") from None
     return arrays
+
+
+def _check_listing(archive: zipfile.ZipFile, path: Any) -> None:
+    """Raise an error if damage to the list of arrays hides one, which would not be missed if it is optional."""
+    for info in archive.infolist():
+        archive.open(info).close()  # the name must be that in front of the array
+    file = cast(IO[bytes], archive.fp)
+    file.seek(-22 - len(archive.comment), 2)  # the end of the list
+    n_arrays = int.from_bytes(file.read(22)[10:12], "little")
+    if n_arrays not in (len(archive.infolist()), 0xFFFF):
+        raise DatasetError(f"{path} is damaged: its list of arrays has {len(archive.infolist())} of {n_arrays}")
 
 
 def _read_array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | None) -> NDArray[Any]:
@@ -82,6 +94,8 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | Non
                 view[start : start + len(part)] = np.frombuffer(part, np.uint8)
         if file.read(1):  # reading to the end also checks the CRC
             raise DatasetError(f"{path} is damaged: {name} has more bytes than its header claims")
+    if dtype.kind == "U" and not is_text(array):
+        raise DatasetError(f"{path} is damaged: {name} has characters that do not exist")
     return array.T if fortran else array
 
 

@@ -7,7 +7,6 @@ which is 10 MB for CIFAR-10 with k = 50. On any machine with the file, training 
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Iterable
@@ -18,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff._io.files import LARGEST, open_regular, read_regular, written_whole
+from runoff._io.files import written_whole
 from runoff.ballots import points
+from runoff.datasets import npz
 from runoff.errors import RunError, StorageError
 from runoff.torch.checkpoints import decoded
 from runoff.torch.pipeline import class_shares, member_scores
@@ -146,9 +146,9 @@ class Carried:
     def _read(self) -> None:
         n_members, n_inputs, n_classes = self.sums.shape
         try:
-            with np.load(io.BytesIO(read_regular(self.path, LARGEST)), allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                some, means, seeds, used = (file[name] for name in ("members", "means", "seeds", "used"))
+            arrays = npz.read(self.path, ("about", "members", "means", "seeds", "used"))
+            about = json.loads(str(arrays["about"]))
+            some, means, seeds, used = (arrays[name] for name in ("members", "means", "seeds", "used"))
             seconds, trained_with = float(about.pop("seconds")), list(about.pop("trained_with"))
             fits = (
                 means.dtype == np.float16
@@ -175,8 +175,7 @@ def count(path: Path) -> int:
     if not path.exists():
         return 0
     try:
-        with open_regular(path) as opened, np.load(opened, allow_pickle=False) as file:
-            return int(file["seeds"].sum())
+        return int(npz.read(path, ["seeds"])["seeds"].sum())
     except Exception as error:
         raise StorageError(f"{path} cannot be read ({type(error).__name__}): remove it") from None
 

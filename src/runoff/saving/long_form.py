@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff._io.text import count
+from runoff._io.text import count, one_line
 from runoff.errors import InputError
 from runoff.saving import tables
 
@@ -50,7 +50,7 @@ class LongScores:
             odd = next((name for name in names if name not in expected), names[0])
             raise InputError(
                 f"{path} must number its {count(n, 'member')} 0 to {n - 1:,} or 1 to {n:,}, since a spread lists "
-                f"members by number, got member {odd!s:.{SHOWN}}: rename them in the spread's order, without gaps"
+                f"members by number, got member {one_line(odd, SHOWN)}: rename them in the spread's order, without gaps"
             )
 
 
@@ -76,7 +76,7 @@ def read_scores(path: Path) -> LongScores:
         by_input: dict[Hashable, Any] = {}
         for name, label in zip(names["input"], given, strict=True):
             if by_input.setdefault(name, label) != label:
-                raise InputError(f"{path} must have one label per input, got two for input {name!s:.{SHOWN}}")
+                raise InputError(f"{path} must have one label per input, got two for input {one_line(name, SHOWN)}")
         labels = np.array([by_input[name] for name in inputs])
     return LongScores(scores.reshape(shape), np.array(inputs), np.array(classes), labels, tuple(members))
 
@@ -89,7 +89,7 @@ def read_column(path: Path, column: str, inputs: NDArray[Any]) -> NDArray[Any]:
     if len(known) != len(values):
         raise InputError(f"{path} must have one row per input, got {len(values):,} rows of {len(known):,} inputs")
     if (missing := next((name for name in inputs.tolist() if str(name) not in known), None)) is not None:
-        raise InputError(f"{path} has no {column} of input {missing!s:.{SHOWN}}")
+        raise InputError(f"{path} has no {column} of input {one_line(missing, SHOWN)}")
     return np.array([known[str(name)] for name in inputs.tolist()])
 
 
@@ -98,7 +98,7 @@ def _columns(path: Path, needed: Sequence[str], optional: Sequence[str]) -> dict
     table = tables.columns(path)
     if missing := [name for name in needed if name not in table]:
         raise InputError(
-            f"{path} must have the columns {', '.join(needed)}, got {', '.join(table) or 'none'!s:.200}: "
+            f"{path} must have the columns {', '.join(needed)}, got {one_line(', '.join(table)) or 'none'}: "
             f"{missing[0]} is missing"
         )
     return {name: table[name] for name in (*needed, *optional) if name in table}
@@ -119,7 +119,7 @@ def _numbers(path: Path, values: list[Any]) -> NDArray[np.float64]:
         numbers = np.array(values, np.float64)
     except (TypeError, ValueError):
         numbers = np.array([np.nan])
-    if not np.isfinite(numbers).all():
+    if numbers.shape != (len(values),) or not np.isfinite(numbers).all():  # lists are possible in Parquet
         raise InputError(f"{path} must have a finite number as the score in every row")
     return numbers
 
@@ -129,7 +129,7 @@ def _check_complete(path: Path, which: NDArray[np.int64], shape: tuple[int, ...]
 
     def described(place: int) -> str:
         i, m, c = (known[at] for known, at in zip(names, np.unravel_index(place, shape), strict=True))
-        return f"member {m!s:.{SHOWN}} for class {c!s:.{SHOWN}} of input {i!s:.{SHOWN}}"
+        return f"member {one_line(m, SHOWN)} for class {one_line(c, SHOWN)} of input {one_line(i, SHOWN)}"
 
     cells, counts = np.unique(which, return_counts=True)
     if (counts > 1).any():

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import csv
+import errno
+import io
+import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
+from runoff._io import text
+from runoff._io.files import LARGEST, open_regular
 from runoff.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -14,7 +19,18 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".parquet")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+MOST_VALUES = 2**23  # of a Parquet file with less than one byte per hundred values
 MISSING = ("", "na", "nan", "null", "none")
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a table: a regular file, since a named pipe could block forever."""
+    file = open_regular(path)
+    n_bytes = os.fstat(file.fileno()).st_size
+    if n_bytes > LARGEST:
+        file.close()
+        raise OSError(errno.EFBIG, f"{text.size(n_bytes)}, more than the limit of {text.size(LARGEST)}")
+    return file
 
 
 def is_table(path: Path) -> bool:
@@ -27,7 +43,7 @@ def columns(path: Path) -> dict[str, list[Any]]:
     try:
         table = _parquet(path) if path.suffix.lower() == ".parquet" else _csv(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror or text.one_line(error)}") from None
     if not any(table.values()):
         raise InputError(f"{path} must have at least one row below its header, got none")
     return table
@@ -48,7 +64,7 @@ def samples(
     table = columns(path)
     for what, name in (("label", label_column), ("group", group_column)):
         if name is not None and name not in table:
-            raise InputError(f"{path} must have the {what} column {name!r}, got {', '.join(table)!s:.200}")
+            raise InputError(f"{path} must have the {what} column {name!r}, got {text.one_line(', '.join(table))}")
     if label_column is not None and label_column == group_column:
         raise InputError(f"the label column and the group column must be two columns, got {label_column!r} twice")
     labels = None if label_column is None else [str(value) for value in table.pop(label_column)]
@@ -58,28 +74,28 @@ def samples(
             f"{path} must have other columns than the label{'' if groups is None else ' and the group'}, got none"
         )
     as_read = path.suffix.lower() != ".csv"
-    cells = {name: values if as_read else [_cell(text) for text in values] for name, values in table.items()}
+    cells = {name: values if as_read else [_cell(value) for value in values] for name, values in table.items()}
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in cells.items()}), labels, groups
 
 
-def _cell(text: str) -> float | str | None:
+def _cell(value: str) -> float | str | None:
     """Return the value of a cell of a CSV file."""
-    stripped = text.strip()
+    stripped = value.strip()
     if stripped.lower() in MISSING:
         return None
-    return float(stripped) if NUMBER.fullmatch(stripped) else text
+    return float(stripped) if NUMBER.fullmatch(stripped) else value
 
 
 def _csv(path: Path) -> dict[str, list[Any]]:
     csv.field_size_limit(2**31 - 1)  # by default one long mail, which anyone can send, would stop training
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
         try:
             rows = list(csv.reader(file, strict=True))  # else a quotation mark that is not closed hides all later rows
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read as CSV: {error}") from None
     header = rows[0] if rows else []
     if len({*header}) < len(header):
-        raise InputError(f"{path} must have columns of different names, got {', '.join(header)!s:.200}")
+        raise InputError(f"{path} must have columns of different names, got {text.one_line(', '.join(header))}")
     short = next((i for i, row in enumerate(rows) if row and len(row) != len(header)), None)
     if short is not None:
         width = len(rows[short])
@@ -88,14 +104,31 @@ def _csv(path: Path) -> dict[str, list[Any]]:
     return {name: [row[i] for row in body] for i, name in enumerate(header)}
 
 
+def _check_metadata(path: Path, metadata: Any, n_bytes: int) -> None:
+    """Raise InputError if a Parquet file claims far more than its bytes can hold."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
+    n_values = max(metadata.num_rows * max(1, metadata.num_columns), sum(chunk.num_values for chunk in chunks))
+    unpacked = sum(chunk.total_uncompressed_size for chunk in chunks)
+    if n_values > max(MOST_VALUES, 100 * n_bytes) or unpacked > max(2**28, 1000 * n_bytes):
+        raise InputError(
+            f"{path} claims {n_values:,} values in {text.size(n_bytes)}, which looks like a decompression bomb: if the "
+            "file is yours, save it as CSV"
+        )
+
+
 def _parquet(path: Path) -> dict[str, list[Any]]:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise MissingExtraError(f"{path} needs pyarrow. Install it with: pip install 'runoff[parquet]'") from None
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
+            _check_metadata(path, parquet.read_metadata(file), os.fstat(file.fileno()).st_size)
+            file.seek(0)
             table = parquet.read_table(file)
         return {name: table.column(name).to_pylist() for name in table.column_names}
-    except (ArrowException, ValueError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {error!s:.200}") from None
+    except InputError:
+        raise
+    except (ArrowException, ValueError, OverflowError) as error:
+        raise InputError(f"{path} cannot be read as Parquet: {text.one_line(error)}") from None

@@ -13,7 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as parse
 from safetensors.torch import save
 
-from runoff._io.files import written_whole
+from runoff._io.files import LARGEST, written_whole
+from runoff._io.text import one_line
 from runoff.errors import CheckpointError
 from runoff.torch.building import State
 from runoff.torch.training.jobs import Job
@@ -53,7 +54,7 @@ class Checkpoints:
         Without an identity, return any network of this member and seed, for callers that have checked the files.
         """
         file = self.file(job.member, job.seed)
-        if not file.exists():
+        if not _exists(file):
             return None
         metadata, state = read(file)
         if identity is not None and metadata.get("identity") != identity:
@@ -69,7 +70,7 @@ class Checkpoints:
         With `inputs`, its scores for these must be stored; without, its weights.
         """
         file = self.file(job.member, job.seed)
-        if not file.exists():
+        if not _exists(file):
             return False
         try:
             with safe_open(file, framework="pt") as opened:
@@ -82,7 +83,7 @@ class Checkpoints:
     def seconds(self, member: int, seed: int) -> float:
         """Return the training time of a stored network in seconds."""
         with safe_open(self.file(member, seed), framework="pt") as opened:
-            return float((opened.metadata() or {}).get("seconds", 0))
+            return _seconds(member, opened.metadata() or {})
 
     def put(self, trained: Trained, identity: str) -> Trained:
         """Write a network atomically, and return it as `get` would: with `half`, its scores are rounded."""
@@ -109,6 +110,15 @@ class Checkpoints:
 
     def keep_only(self, identities: set[str]) -> None:
         """Delete nothing: another fit may need the files."""
+
+
+def _exists(file: Path) -> bool:
+    """Return whether a network's file exists; opening a named pipe in its place would block forever."""
+    if not file.exists():
+        return False
+    if not file.is_file() or file.stat().st_size > LARGEST:
+        raise CheckpointError(f"{file} is not the file of a network: remove it, and its network will be retrained")
+    return True
 
 
 def is_checkpoint(file: Path) -> bool:
@@ -156,7 +166,9 @@ def decoded(job: Job, data: bytes, identity: str) -> Trained:
         metadata = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__") or {}
         float(metadata.get("seconds", 0))
     except (SafetensorError, ValueError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"the result of member {job.member} cannot be read ({error}): retrain it") from None
+        raise CheckpointError(
+            f"the result of member {job.member} cannot be read ({one_line(error)}): retrain it"
+        ) from None
     expected = {"format": FORMAT, "identity": identity, "digest": digest(state)}
     if any(metadata.get(name) != value for name, value in expected.items()):
         raise CheckpointError(f"the result of member {job.member} is damaged or belongs to another network: retrain it")
@@ -172,8 +184,15 @@ def _trained(job: Job, metadata: dict[str, str], state: State) -> Trained:
         None if scores is None else scores.float().numpy(),
         metadata.get("asked") or None,
         metadata.get("refused") or None,
-        float(metadata.get("seconds", 0)),
+        _seconds(job.member, metadata),
     )
+
+
+def _seconds(member: int, metadata: dict[str, str]) -> float:
+    try:
+        return float(metadata.get("seconds", 0))
+    except ValueError:
+        raise CheckpointError(f"the network of member {member} was altered: remove its file") from None
 
 
 def read(file: Path) -> tuple[dict[str, str], State]:
@@ -192,4 +211,4 @@ def read(file: Path) -> tuple[dict[str, str], State]:
 
 
 def _unreadable(file: Path, error: Exception) -> str:
-    return f"{file} cannot be read ({error}): remove it, and its network will be retrained"
+    return f"{file} cannot be read ({one_line(error)}): remove it, and its network will be retrained"

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from runoff._io import state_dicts
 from runoff._io.files import read_regular, written_whole
+from runoff._io.text import one_line
 from runoff.encoders import cache_directory
 from runoff.errors import InputError, MissingExtraError, StorageError
 from runoff.torch import efficientnet
@@ -88,7 +89,7 @@ def _parsed(data: bytes, source: str) -> Published:
     try:
         state = parse(data)
     except (SafetensorError, ValueError, KeyError) as error:
-        raise InputError(f"encoder must be a safetensors file, but {source} is invalid: {error}") from None
+        raise InputError(f"encoder must be a safetensors file, but {source} is invalid: {one_line(error)}") from None
     architecture = efficientnet.name_of(state)
     if architecture is None:
         known = ", ".join(efficientnet.SCALES)

@@ -19,6 +19,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load as parse
 from torch import Tensor, nn
 
+from runoff._io.files import read_regular
+from runoff._io.text import one_line
 from runoff.errors import InputError, StorageError
 from runoff.torch import networks
 from runoff.torch.building import State, tensors_of
@@ -86,9 +88,10 @@ def get(weights: str | Path | None, network: str | Factory) -> Weights | None:
         return _procedural(network)
     if not isinstance(weights, (str, Path)):
         raise InputError(f"weights must be None, {PROCEDURAL!r} or the path of a file, got {type(weights).__name__}")
-    path = Path(weights).expanduser().resolve()
+    path = Path(weights).expanduser()
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
+        path = path.resolve()
     except OSError as error:
         raise InputError(
             f"weights must be None, {PROCEDURAL!r} or a safetensors file, but {path} cannot be read: {error.strerror}"
@@ -96,7 +99,7 @@ def get(weights: str | Path | None, network: str | Factory) -> Weights | None:
     try:
         return Weights(str(path), hashlib.sha256(data).hexdigest(), _ordered(parse(data)))
     except (SafetensorError, ValueError, KeyError) as error:
-        raise InputError(f"weights must be a safetensors file, but {path} is invalid: {error}") from None
+        raise InputError(f"weights must be a safetensors file, but {path} is invalid: {one_line(error)}") from None
 
 
 def start(network: str | Factory, weights: str | Path | None) -> Factory:

@@ -39,18 +39,19 @@ def compare(path: Path, report: Report) -> None:
     """Compare an attestation with the directory on disk."""
     try:
         attested = parsed(read(path, MOST))
-        subject = attested["subject"][0]["digest"]["sha256"]
+        (subject,) = attested["subject"]
         predicate = attested["predicate"]
-        fits = attested["_type"] == STATEMENT and attested["predicateType"] == PREDICATE and isinstance(predicate, dict)
+        claims = predicate.get("certificates", [])
+        fits = attested["_type"] == STATEMENT and attested["predicateType"] == PREDICATE and isinstance(claims, list)
     except UnfitError as error:
         report.files(str(path), str(error))
         return
-    except (KeyError, IndexError, TypeError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         fits = False
     if not fits:
         report.files(str(path), "is not an attestation of a run")
         return
-    if subject != report.facts.get("manifest_sha256"):
+    if subject != {"name": "manifest.json", "digest": {"sha256": report.facts.get("manifest_sha256")}}:
         report.files(str(path), "attests to a manifest.json other than the one in this directory")
         return
     expected = statement(report)["predicate"]
@@ -59,7 +60,7 @@ def compare(path: Path, report: Report) -> None:
             report.files(str(path), f"disagrees with the run about {field}")
             return
     verified = {entry["file"]: entry for entry in expected["certificates"]}
-    for entry in predicate.get("certificates", ()):
+    for entry in claims:
         name: Any = entry.get("file") if isinstance(entry, dict) else None
         if name in verified and entry != verified[name]:
             report.files(str(path), f"claims a certified accuracy that differs from that of {name}")
