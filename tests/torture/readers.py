@@ -4,200 +4,140 @@ A case fails unless it ends with a correct read or with the documented error, wi
 protect the files, a read must return what was saved.
 """
 
-import gzip
+import logging
+import os
+import pickle
 import shutil
 import tempfile
+import traceback
 import warnings
 from pathlib import Path
-from typing import Any
 
+import numba
 import numpy as np
-import pytest
+from threadpoolctl import threadpool_limits
 
-from runoff import datasets
-from tests.torture import bases, damage, heavy
-from tests.torture.damage import Random, pick
-from tests.torture.pool import share_out
-from tests.torture.reading import (
-    BallotFiles,
-    Files,
-    Models,
-    NetworkModels,
-    NotHereError,
-    Reader,
-    RunFiles,
-    RunManifest,
-    Scores,
-    Spreads,
-)
+from tests.torture import heavy, reading, reading_data, reading_proofs, reading_tables, reading_weights
+from tests.torture.reading import NotHereError, Reader
 from tests.torture.tally import Tally
 
 MANY = 100_000  # cases for each reader
 CHUNK = 500
 
-
-class Npz(Reader):
-    """A user's .npz dataset."""
-
-    allowed = (datasets.DatasetError,)
-    about = ("own.npz",)
-
-    def make(self) -> None:
-        self.files = {"own.npz": bases.npz()}
-        self.put(self.files)
-
-    def damaged(self, rng: Random) -> tuple[Files, bool]:
-        data = self.files["own.npz"]
-        if rng.random() < 0.3:
-            at = int(rng.integers(len(data)))  # one bit: what the checksums of the members must notice, if it matters
-            return {"own.npz": data[:at] + bytes([data[at] ^ 1 << int(rng.integers(8))]) + data[at + 1 :]}, True
-        return {"own.npz": damage.in_npz(rng, data)}, False
-
-    def read(self) -> Any:
-        return bases.fingerprint(self.folder / "own.npz")
-
-
-class Images(Reader):
-    """A folder of images."""
-
-    allowed = (datasets.DatasetError,)
-    strict = False
-
-    def make(self) -> None:
-        self.files = bases.images()
-        self.put(self.files)
-
-    def read(self) -> Any:
-        return bases.fingerprint(self.folder)
-
-
-class Official(Reader):
-    """A dataset by name: what is read must be the official content."""
-
-    allowed = (datasets.DatasetError,)
-    name = "mnist"
-
-    def make(self) -> None:
-        self.patch = pytest.MonkeyPatch()
-        self.files = self.official()
-        self.put(self.files)
-
-    def official(self) -> Files:
-        """Its files."""
-        return bases.mnist(self.patch)
-
-    def damaged(self, rng: Random) -> tuple[Files, bool]:
-        name = pick(rng, sorted(self.files))
-        data = self.files[name]
-        change = damage.in_bytes
-        if name.endswith(".zip") and rng.random() < 0.5:
-            change = lambda rng, data: damage.in_npz(rng, data, damage.in_bytes)  # noqa: E731
-        elif name.endswith(".gz") and rng.random() < 0.6:
-            change = lambda rng, data: gzip.compress(damage.in_bytes(rng, gzip.decompress(data)), 1)  # noqa: E731
-        return {name: change(rng, data)}, True
-
-    def read(self) -> Any:
-        for cache in self.folder.rglob("*.npz"):  # made from what was read the last time
-            cache.unlink()
-        return bases.fingerprint(self.folder, self.name)
-
-
-class Cifar10(Official):
-    """CIFAR-10 as pickles, which are never unpickled."""
-
-    name = "cifar10"
-
-    def official(self) -> Files:
-        return bases.cifar10(self.patch, packed=False)
-
-
-class Cifar10Archive(Cifar10):
-    """CIFAR-10 in its tar file."""
-
-    def official(self) -> Files:
-        return bases.cifar10(self.patch, packed=True)
-
-
-class Gtsrb(Official):
-    """GTSRB in its zip files."""
-
-    name = "gtsrb"
-
-    def official(self) -> Files:
-        return bases.gtsrb(self.patch)
-
-
-class Proofs(Reader):
-    """proof.json, by the checker that stands alone."""
-
-    strict = False
-    about = ("it ", "must", "ballots", "input", "spread")
-
-    def make(self) -> None:
-        path = bases.a_proof(self.folder)
-        if path is None:
-            raise NotHereError
-        self.files = {"proof.json": path.read_bytes()}
-
-    def damaged(self, rng: Random) -> tuple[Files, bool]:
-        change = damage.in_bytes if rng.random() < 0.2 else damage.in_json
-        return {"proof.json": change(rng, self.files["proof.json"])}, False
-
-    def read(self) -> Any:
-        from runoff import check  # type: ignore[attr-defined]
-
-        proof = check.read(self.folder / "proof.json")
-        return len(check.check(proof)[0])
-
-
 READERS: dict[str, type[Reader]] = {
-    "scores .npy": Scores,
-    "ballots .npy": BallotFiles,
-    "spreads": Spreads,
-    "run manifests": RunManifest,
-    "run files": RunFiles,
-    "saved classifiers": Models,
-    "saved networks": NetworkModels,
-    "datasets .npz": Npz,
-    "folders of images": Images,
-    "MNIST": Official,
-    "CIFAR-10 files": Cifar10,
-    "CIFAR-10 archive": Cifar10Archive,
-    "GTSRB": Gtsrb,
-    "proofs": Proofs,
+    "scores .npy": reading.Scores,
+    "ballots .npy": reading.BallotFiles,
+    "labels and predictions .npy": reading_tables.Predictions,
+    "spreads": reading.Spreads,
+    "scores .csv": reading_tables.LongCsv,
+    "scores .parquet": reading_tables.LongParquet,
+    "tables .csv": reading_tables.CsvTables,
+    "tables .parquet": reading_tables.ParquetTables,
+    "run manifests": reading.RunManifest,
+    "run files": reading.RunFiles,
+    "runs, by the verifier": reading_proofs.VerifiedRuns,
+    "saved classifiers": reading.Models,
+    "saved classifiers, by the verifier": reading_proofs.VerifiedModels,
+    "saved networks": reading.NetworkModels,
+    "trained networks": reading_weights.Networks,
+    "first weights": reading_weights.FirstWeights,
+    "encoder weights": reading_weights.EncoderWeights,
+    "encoder packages": reading_weights.EncoderPackages,
+    "PyTorch state dicts": reading_weights.StateDicts,
+    "cached features": reading_weights.Features,
+    "carried scores": reading_weights.CarriedScores,
+    "datasets .npz": reading_data.Npz,
+    "datasets .npz with sources": reading_data.Grouped,
+    "folders of images": reading_data.Images,
+    "MNIST": reading_data.Official,
+    "CIFAR-10 files": reading_data.Cifar10,
+    "CIFAR-10 archive": reading_data.Cifar10Archive,
+    "GTSRB": reading_data.Gtsrb,
+    "SpamAssassin package": reading_data.Mails,
+    "SpamAssassin archives": reading_data.MailArchives,
+    "proofs": reading_proofs.Proofs,
+    "attestations": reading_proofs.Attestations,
 }
 
 
-def run(scale: float, seed: int, jobs: int) -> Tally:
+def run(scale: float, seed: int, jobs: int, only: list[str] | None = None) -> Tally:
     """The same number of cases for every reader, then those that take a process of their own."""
     count = max(20, round(MANY * scale))
-    chunks = [
-        (name, seed, number, min(CHUNK, count - start))
-        for name in READERS
-        for number, start in enumerate(range(0, count, CHUNK))
-    ]
-    return share_out(chunk, chunks, jobs).merge([heavy.run(scale, seed, jobs)])
+    names = only or [*READERS]
+    with threadpool_limits(1):  # a fork of a process whose libraries have threads could hang
+        return Tally().merge([*(damaged(name, seed, count, jobs) for name in names), heavy.run(scale, names)])
 
 
-def chunk(name: str, seed: int, number: int, count: int) -> Tally:
-    """Some cases of one reader, in a folder in memory where there is one."""
+def damaged(name: str, seed: int, count: int, jobs: int) -> Tally:
+    """All cases of one reader, in forks: a reader that kills its process is a failure, too."""
+    chunks = [(number, min(CHUNK, count - start)) for number, start in enumerate(range(0, count, CHUNK))]
+    place = folder_in_memory()
     tally = Tally()
-    place = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
-    folder = Path(tempfile.mkdtemp(dir=place, prefix="torture-"))
-    patch = None
     try:
-        reader = READERS[name](folder)
-        patch = getattr(reader, "patch", None)
-        rng = np.random.default_rng([seed, list(READERS).index(name), number])
-        for _ in range(count):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of Pillow, on damaged images
-                wrong = reader.case(rng)
-            tally.check(name, wrong is None, wrong or "")
+        reader = READERS[name](place / "files")
+        numba.config.NUMBA_NUM_THREADS = 1  # type: ignore[attr-defined]
+        parts = [(place / f"files-{worker}", chunks[worker::jobs]) for worker in range(min(jobs, len(chunks)))]
+        forks = [_forked(name, reader, seed, *part) for part in parts]
+        for (folder, _), fork in zip(parts, forks, strict=True):
+            tally.merge([_ended(name, reader, folder, *fork)])
     except NotHereError:
         pass
     finally:
-        if patch is not None:
-            patch.undo()
-        shutil.rmtree(folder, ignore_errors=True)
+        Reader.patch.undo()
+        shutil.rmtree(place, ignore_errors=True)
+    return tally
+
+
+def folder_in_memory() -> Path:
+    """A new folder, in memory where that is possible."""
+    place = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
+    return Path(tempfile.mkdtemp(dir=place, prefix="torture-"))
+
+
+def _forked(name: str, reader: Reader, seed: int, folder: Path, chunks: list[tuple[int, int]]) -> tuple[int, int]:
+    """Start a process for some chunks; return its id and the end of the pipe that its tally comes through."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(into)
+        return pid, out
+    code = 1
+    try:
+        os.close(out)
+        logging.disable(logging.WARNING)  # readers warn of files that they ignore
+        reader.move(folder)
+        tally = Tally().merge(chunk(name, reader, seed, *part) for part in chunks)
+        with os.fdopen(into, "wb") as file:
+            pickle.dump(tally, file)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _ended(name: str, reader: Reader, folder: Path, pid: int, out: int) -> Tally:
+    with os.fdopen(out, "rb") as file:
+        told = file.read()
+    status = os.waitpid(pid, 0)[1]
+    if told:
+        found: Tally = pickle.loads(told)  # noqa: S301
+        return found
+    reader.folder = folder
+    last = {file: data[:300] for file, data in reader.given_files().items()}
+    tally = Tally()
+    tally.fail(name, f"the process died ({os.waitstatus_to_exitcode(status)}) with {last!r:.2000}", tried=1)
+    return tally
+
+
+def chunk(name: str, reader: Reader, seed: int, number: int, count: int) -> Tally:
+    """Some cases of one reader."""
+    tally = Tally()
+    rng = np.random.default_rng([seed, list(READERS).index(name), number])
+    for _ in range(count):
+        with warnings.catch_warnings():
+            for kind in (UserWarning, RuntimeWarning):  # of Pillow, on damaged and on large images
+                warnings.simplefilter("ignore", kind)
+            wrong = reader.case(rng)
+        tally.check(name, wrong is None, wrong or "")
     return tally

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import runoff
 from runoff._io.files import open_array
@@ -28,8 +29,11 @@ class Reader:
     allowed: tuple[type[BaseException], ...] = (ValueError,)
     about: tuple[str, ...] = ()
     strict = True
+    by_path = True  # it opens the files itself
+    patch = pytest.MonkeyPatch()  # undone after the cases of a reader
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.files: Files = {}
         self.make()
@@ -49,8 +53,23 @@ class Reader:
     def put(self, files: Files) -> None:
         """Write files to the folder."""
         for name, data in files.items():
-            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).write_bytes(data)
+            path = self.folder / name
+            try:
+                path.write_bytes(data)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+
+    def move(self, folder: Path) -> None:
+        """Use another folder from now on."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.put(self.files)
+
+    def given_files(self) -> Files:
+        """The files of the folder that are not as they were made: in a process that died, those of its last case."""
+        found = bases.contents(self.folder)
+        return {name: data for name, data in found.items() if self.files.get(name) != data}
 
     def case(self, rng: Random) -> str | None:
         """One case; what went wrong, if anything."""
@@ -110,6 +129,7 @@ class Spreads(Reader):
     """Spreads as objects of every sort; a spread that is taken must be the one that was given."""
 
     strict = False
+    by_path = False
     about = ("spread",)
 
     def damaged(self, rng: Random) -> tuple[Files, bool]:
