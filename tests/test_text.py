@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from runoff import recipes
 from runoff._io.text import count, duration, size
+from runoff.runs import Settings
 
 SOURCE = Path(__file__).parents[1] / "src" / "runoff"
 
@@ -96,6 +98,18 @@ def test_durations(seconds, expected):
 
 def test_counts():
     assert [count(n, "edit") for n in (0, 1, 2, 1200)] == ["0 edits", "1 edit", "2 edits", "1,200 edits"]
+
+
+def test_a_run_of_one_epoch_is_described():
+    quick = recipes.get("quick")
+    described = [
+        Settings(
+            dataset="own", fingerprint="0", n_partitions=2, recipe=recipes.with_epochs(quick, n).to_dict()
+        ).describe()
+        for n in (1, 2)
+    ]
+    assert described[0] == "own, k = 2, nin, recipe quick with 1 epoch, hash content"
+    assert "with 2 epochs" in described[1]
 
 
 def test_sizes():

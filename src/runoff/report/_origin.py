@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runoff import datasets, recipes
+from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.runs import Run, Settings
 
@@ -68,7 +69,7 @@ def _how_trained(settings: Settings) -> Facts:
         return (("Encoder", encoder(settings.encoder)),)
     name, epochs = recipes.named(settings.recipe)
     recipe = name or json.dumps(settings.recipe, sort_keys=True)
-    recipe += "" if epochs is None else f" with {epochs:,} epochs"
+    recipe += "" if epochs is None else f" with {count(epochs, 'epoch')}"
     return ("Initial weights", first_weights(settings.first_weights) or "random"), ("Recipe", recipe)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runoff import hashing, recipes
+from runoff._io.text import count
 from runoff.partition import Partition
 
 
@@ -36,7 +37,7 @@ class Settings:
         else:
             name, epochs = recipes.named(self.recipe)
             members = f"{self.network}{start}, recipe {name or 'another'}"
-            members += "" if epochs is None else f" with {epochs:,} epochs"
+            members += "" if epochs is None else f" with {count(epochs, 'epoch')}"
         return f"{self.dataset}, k = {self.n_partitions}{d}, {members}, hash {self.hash}{by}"
 
     def to_dict(self) -> dict[str, Any]:
