@@ -364,6 +364,7 @@ def test_one_input_that_nothing_protects():
     assert data["budgets"] == [0, 1]
     assert "For 0 of them (0.0 % of all)" in data["sources"][0]["guarantee"][0]
     assert len(report.page(data)) > 400_000
+    assert repr(replace(source, features=["a secret"])) == "<Source 'two': 1 input, 2 members, 2 classes>"
     with pytest.raises(ValueError, match="at least one run"):
         report.collect([])
     with pytest.raises(ValueError, match="must have 2 classes, got 3"):

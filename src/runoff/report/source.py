@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from runoff import datasets, recipes
 from runoff._io.files import read_regular
 from runoff._io.manifests import LARGEST_MANIFEST
+from runoff._io.text import count
 from runoff.ballots import rank
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
@@ -30,7 +31,7 @@ BLOCK = 1024  # inputs per block
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Source:
     """An ensemble, its members' ballots for test inputs, and facts about both.
 
@@ -99,6 +100,12 @@ class Source:
         if self.undefended is not None:
             known = _undefended.class_indices(self.undefended, self.classes, len(self.labels))
             object.__setattr__(self, "undefended", known)
+
+    def __repr__(self) -> str:
+        n_inputs, n_members, n_classes = self.ballots.shape  # not the inputs, which may be private
+        return (
+            f"<Source {self.name!r}: {count(n_inputs, 'input')}, {count(n_members, 'member')}, {n_classes:,} classes>"
+        )
 
     @property
     def d(self) -> int:
