@@ -223,7 +223,7 @@ class Ahead:
         self._start()
 
     def look(self, address: str, digest: str) -> tuple[bytes | None, bool]:
-        """Return what `Storage.look` returns."""
+        """Return a result, or None, and whether its file exists, as `Storage.look` does."""
         read = self.reads.pop((address, digest), None)
         self._start()
         return self.storage.look(address, digest) if read is None else read.result()
