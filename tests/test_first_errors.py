@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
@@ -68,6 +69,8 @@ def plan(**settings):
         (lambda: fit(None, Y), "X must have one row per sample, got None"),
         (lambda: fit(X[:, 0], Y), "X must have one row per sample, got shape (150,). Reshape your data"),
         (lambda: fit(X.reshape(-1, 2, 2), Y).predict(X), "must hold samples of shape (2, 2) as in fit, got shape (1"),
+        (lambda: fit(pd.DataFrame(X), Y).predict(X), "be a table with the columns 0, 1, 2, 3, as in fit, got an array"),
+        (lambda: fit().predict(sparse.csr_matrix(X)), "an array of shape (n, 4), as in fit, got a sparse matrix of"),
         (lambda: fit().predict(X[0]), "got shape (4,). Reshape your data: .* if it is a single sample"),
         (lambda: runoff.certified_accuracy(runoff.certify(SCORES), ["a"] * 20, 1), "y_true must be class indices "
          "(integers), got dtype <U1: these certificates have no names of classes; give them names with"),
@@ -119,6 +122,13 @@ class Unusual(ClassifierMixin):
 
     def __sklearn_tags__(self):
         return LogisticRegression().__sklearn_tags__()
+
+
+def test_probabilities_are_absent_with_a_reason():
+    classifier = fit(classes=range(3))
+    assert not hasattr(classifier, "predict_proba")
+    with pytest.raises(AttributeError, match=r"RunoffClassifier has no predict_proba, .*: use decision_function\(X\)"):
+        classifier.predict_proba(X)
 
 
 def test_classifiers_of_other_libraries_are_no_mistake():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,6 +211,14 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shares[other, elected[other]] = np.nextafter(shares[other].max(axis=1), 2)
         return shares[:, 1] - shares[:, 0] if len(self.classes_) == 2 else shares
 
+    @property
+    def predict_proba(self) -> NoReturn:
+        """Absent: shares of votes are not probabilities. See `decision_function`."""
+        raise AttributeError(
+            f"{type(self).__name__} has no predict_proba, since shares of votes are not probabilities: use "
+            "decision_function(X), or scikit-learn's CalibratedClassifierCV around it, which is not certified"
+        )
+
     def certify(self, X: Any) -> Certificates:
         """Return predictions with their proven radii: `.prediction` and `.runner_up` are labels.
 
@@ -369,8 +377,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if reset:
             self._width = form
         elif form != self._width:
-            forms = [f"{kind} of {list(width)}" for kind, width in (self._width, form)]
-            raise InputError(f"X must be {forms[0]} as in fit, got {forms[1]}")
+            fitted, given = (checking.described_form(*described) for described in (self._width, form))
+            raise InputError(f"X must be {fitted}, as in fit, got {given}")
         if not len(checked):
             raise InputError("X must hold at least one sample, got 0 sample(s)")
         return checked

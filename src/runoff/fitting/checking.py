@@ -143,6 +143,16 @@ def form_of(X: Any, error: ValueError, fitted: tuple[str, Any] | None) -> ValueE
     )
 
 
+def described_form(kind: str, width: Sequence[Any]) -> str:
+    """Return the form of samples in words."""
+    names = ", ".join(map(str, width))
+    if kind == "texts":
+        return "texts"
+    if kind == "table":
+        return f"a table with {'the column' if len(width) == 1 else 'the columns'} {names:.200}"
+    return f"{'a sparse matrix' if kind == 'sparse' else 'an array'} of shape (n, {names})"
+
+
 def number_type(dtype: Any) -> None:
     """Raise InputError unless a setting is a valid type of numbers for members."""
     try:
