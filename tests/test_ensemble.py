@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import runoff
 from runoff import RunoffClassifier, hashing, samples
+from runoff.ensemble import Ensemble
 from runoff.errors import InputError, MemberError
 from runoff.fitting import edits, labels
 from runoff.partition import Hashed, Partition
@@ -259,6 +260,8 @@ def test_scores_ballots_and_shares():
     np.testing.assert_array_equal(scores.spread, classifier.partition_.spread)
     for m, member in enumerate(classifier.members_):
         np.testing.assert_array_equal(scores.values[:, m], member.fitted[0].predict_proba(INPUTS))
+    inputs = samples.from_any(INPUTS)
+    np.testing.assert_array_equal(Ensemble._ranked(classifier, inputs), classifier._ranked(inputs))
     first = scores.values.argmax(axis=2)
     shares = np.stack([(first == c).mean(axis=1) for c in range(3)], axis=1)
     certificates = classifier.certify(INPUTS)

@@ -266,7 +266,8 @@ def test_a_users_hash_gets_rows_of_a_table_in_groups_of_equal_kinds():
 
 
 def test_a_users_hash_gets_columns_that_are_plain_in_pandas():
-    [(rows, form)] = samples.from_any(pd.DataFrame({"a": [1, 2], "b": ["x", Word("y")], "c": [True, False]})).plain()
+    words = pd.Series(["x", Word("y")], dtype=object)
+    [(rows, form)] = samples.from_any(pd.DataFrame({"a": [1, 2], "b": words, "c": [True, False]})).plain()
     assert (rows.tolist(), [str(dtype) for dtype in form.dtypes]) == ([0, 1], ["float64", "object", "float64"])
     assert form.to_numpy().tolist() == [[1.0, "x", 1.0], [2.0, "y", 0.0]]
     assert type(form.iloc[1, 1]) is str

@@ -20,15 +20,6 @@ class Part:
         return [str(p.relative_to(PACKAGE)) for file in self.files for p in sorted(PACKAGE.glob(file))]
 
 
-MEMBERS = (
-    "test_hashing.py",
-    "test_isolation.py",
-    "test_labels.py",
-    "test_estimators.py",
-    "test_classifier.py",
-    "test_units.py",
-)
-
 PARTS = {
     "covering": Part(("_kernels/covering.py",), ("test_cover.py", *PROOFS)),
     "kernels": Part(
@@ -58,12 +49,13 @@ PARTS = {
     "collective": Part(("collective/*.py", "_kernels/majorants.py"), ("test_collective.py",)),
     "spreads": Part(("spreads.py",), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
     "partition": Part(
-        ("partition.py",), ("test_hashing.py", "test_isolation.py", "test_units.py", "test_labels_only.py")
+        ("partition.py",),
+        ("test_partition.py", "test_hashing.py"),
     ),
-    "hashing": Part(("hashing.py",), ("test_hashing.py", "test_units.py")),
+    "hashing": Part(("hashing.py",), ("test_hashing.py", "test_source_names.py")),
     "isolation": Part(
         ("members.py", "ensemble.py", "samples.py", "isolation.py", "fitting/labels.py", "fitting/edits.py"),
-        ("test_members.py", "test_samples.py", "test_ensemble.py", *MEMBERS, "test_labels_only.py"),
+        ("test_members.py", "test_samples.py", "test_ensemble.py"),
     ),
     "verify": Part(
         ("check.py", "verify/*.py"),
@@ -72,9 +64,6 @@ PARTS = {
             "test_verify_files.py",
             "test_verify_classifiers.py",
             "test_check_by_hand.py",
-            "test_check.py",
-            "test_verify.py",
-            "test_verify_classifier.py",
         ),
     ),
 }
