@@ -177,6 +177,19 @@ def test_the_table_is_downloaded_and_copied(page, tmp_path):
     expect(page.locator("#copied")).to_have_text("Copied.")
 
 
+def test_a_downloaded_table_of_changed_labels_says_what_is_not_covered(opened, reports, tmp_path):
+    html = reports["two"].read_text(encoding="utf-8")
+    html = html.replace('data-noun="edit" data-caveat=""', 'data-noun="changed label" data-caveat=" (not all)"')
+    (tmp_path / "labels.html").write_text(html, encoding="utf-8")
+    page = opened(tmp_path / "labels.html")
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    head = download.value.path().read_text(encoding="utf-8").splitlines()[0].split(",")
+    assert head[:2] == ["method", "clean"]
+    assert len(head) > 2
+    assert all(re.fullmatch(r"\d+ changed labels? \(not all\)", title) for title in head[2:])
+
+
 def test_charts_have_tables(page):
     for details in page.locator("details").all():
         details.locator("summary").click()

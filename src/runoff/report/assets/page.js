@@ -109,7 +109,8 @@
     const dashed = bare.map((row) => row.map((cell, j) => (j > 1 ? el("td", { class: "none" }, "–") : cell)));
     byId("numbers").replaceChildren(table(head.map((name, j) => (j > 1 ? Charts.edits(name) : name)), [...dashed, ...rows], false));
     byId("dashes").hidden = bare.length === 0;
-    const text = (separator, quote) => [head, ...bare, ...data.methods.map((method, m) => [method.label, ...cells[m].map((value) => value.toFixed(2))])]
+    const titles = head.map((name, j) => (j > 1 && Charts.noun !== "edit" ? `${Charts.edits(name)}${Charts.caveat}` : name));
+    const text = (separator, quote) => [titles, ...bare, ...data.methods.map((method, m) => [method.label, ...cells[m].map((value) => value.toFixed(2))])]
       .map((row) => row.map(quote).join(separator)).join("\n") + "\n";
     // A name that starts like a formula must not become one in a spreadsheet.
     const plain = (cell) => (/^[=+\-@\t\r]/.test(String(cell)) ? `'${cell}` : String(cell));
