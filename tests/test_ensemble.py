@@ -411,7 +411,7 @@ def test_settings_and_data_that_do_not_fit():
     with pytest.raises(InputError, match="sample_weight is not supported"):
         RunoffClassifier(Means()).fit(X, Y, sample_weight=Y)
     classifier = fitted()
-    with pytest.raises(InputError, match=re.escape("X must be dense of [2] as in fit, got texts of []")):
+    with pytest.raises(InputError, match=re.escape("X must be an array of shape (n, 2), as in fit, got texts")):
         classifier.predict(["a"])
     table = pd.DataFrame({"a": X[:, 0]})
     known = RunoffClassifier(n_partitions=2, classes=range(3)).fit(table, Y)
