@@ -9,6 +9,7 @@ from click.testing import CliRunner
 import runoff
 from runoff import cli, recipes, spreads
 from runoff._io import manifests
+from runoff._io.files import write_array
 from runoff.runs import Run, Settings
 
 SIGNS = tuple(f"sign {c}" for c in range(43))
@@ -80,9 +81,9 @@ def a_run(
     n_members = k * d
     for s in seeds:
         more, _ = scores(n, n_members, len(classes), seed, clear=1 + s)
-        run.write_array(f"ballots-{s}.npy", runoff.rank(more))
-    run.write_array("labels.npy", labels)
-    run.write_array("spread.npy", spreads.cyclic(n_members, run.manifest["partition"]["offsets"]))
+        write_array(path / f"ballots-{s}.npy", runoff.rank(more))
+    write_array(path / "labels.npy", labels)
+    write_array(path / "spread.npy", spreads.cyclic(n_members, run.manifest["partition"]["offsets"]))
     times = {f"{m}-{s}": 0.5 for m in range(n_members) for s in range(max(seeds, default=0))}
     (path / "timings.json").write_text(json.dumps({"networks": times, "training": 1.0}))
     run.manifest |= {"member_sizes": [50] * n_members, "device": "cpu", "precision": "fp32"}

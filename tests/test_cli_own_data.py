@@ -252,6 +252,11 @@ TRAIN = ["train", "train.csv", "--k", 2, "--out", "m"]
         ),
         (TRAIN, "train.csv is a table, so name its label column"),
         (["train", "train.csv", "--k", 2, "--out", "m", "--recipe", "quick"], "--recipe is for networks"),
+        (["train", "train.csv", "--k", 2, "--out", "m", "--epochs", 3], "--epochs is for networks"),
+        (
+            ["train", "train.csv", "--k", 2, "--out", "m", "--encoder", "efficientnet-lite0"],
+            "--encoder is for networks",
+        ),
         (
             ["train", "train.csv", "--k", 2, "--out", "m", "--executor", "ray", "--storage", "s"],
             "--storage is for networks",
@@ -261,7 +266,10 @@ TRAIN = ["train", "train.csv", "--k", 2, "--out", "m"]
             ["train", "train.csv", "--k", 2, "--out", "m", "--label-column", "a", "--classes", "x,y"],
             "train.csv must have the label column 'a', got length, colour, width, kind",
         ),
-        (["certify", "train.csv", "--inputs", "train.csv"], "--inputs and --label-column are for a saved classifier"),
+        (
+            ["certify", "train.csv", "--inputs", "train.csv"],
+            "--inputs is for saved classifiers, and train.csv is not one",
+        ),
     ],
 )
 def test_tables_that_cannot_be_used(tmp_path, monkeypatch, arguments, message):

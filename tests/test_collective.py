@@ -375,11 +375,17 @@ def test_bad_input_is_refused_in_one_sentence():
     for call, message in (
         (lambda: runoff.collective_accuracy(certificates, labels, [-1]), "budgets must be non-negative integers"),
         (lambda: runoff.collective_accuracy(certificates, labels[:2], [1]), "one label for each of 5 inputs"),
-        (lambda: runoff.collective_accuracy(certificates, labels, [1], rounds=-1), "rounds must be a non-negative"),
+        (
+            lambda: runoff.collective_accuracy(certificates, labels, [1], rounds=-1),
+            "rounds must be a whole number of at least 0",
+        ),
         (lambda: runoff.collective_accuracy(certificates, labels, [1], time_limit=-1), "time_limit must be a number"),
         (lambda: runoff.collective_accuracy(certificates, labels, [1], time_limit="5"), "time_limit must be a number"),
         (lambda: runoff.collective_attack(certificates, labels, [1, 2]), "edits must be one non-negative integer"),
-        (lambda: runoff.collective_attack(certificates, labels, 2, starts=0), "starts must be a positive integer"),
+        (
+            lambda: runoff.collective_attack(certificates, labels, 2, starts=0),
+            "starts must be a whole number of at least 1",
+        ),
         (lambda: runoff.collective_attack(certificates, labels, 2, scores=iter([])), "scores must be an array"),
         (lambda: runoff.collective_accuracy(certificates, labels, [6], scores=-scores), "prediction is now"),
         (lambda: runoff.collective_accuracy(certificates, labels, [6], scores=scores[:2]), "those of the 5 inputs"),

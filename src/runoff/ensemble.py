@@ -187,9 +187,11 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the label that the members elect for each input."""
         check_is_fitted(self)
+        inputs = self.samples_of(X)
         if len(self.classes_) == 1:
-            return np.repeat(self.classes_, len(self.samples_of(X)))
-        return self._elect(X, bound="paper" if get(self.election).in_paper else self.bound).prediction
+            return np.repeat(self.classes_, len(inputs))
+        elected = self._elect(self._ranked(self.features_of(inputs)))
+        return np.asarray(self.classes_[elected.prediction])
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the share of each class among the first choices of members, for thresholds and rankings.
@@ -205,8 +207,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ballots = self._ranked(self.features_of(inputs))
         first = ballots.argmax(axis=2)
         shares = np.stack([(first == c).mean(axis=1) for c in range(len(self.classes_))], axis=1)
-        bound = "paper" if get(self.election).in_paper else self.bound
-        elected = certify(ballots, election=self.election, spread=self.partition_.spread, bound=bound).prediction
+        elected = self._elect(ballots).prediction
         other = np.flatnonzero(shares.argmax(axis=1) != elected)
         shares[other, elected[other]] = np.nextafter(shares[other].max(axis=1), 2)
         return shares[:, 1] - shares[:, 0] if len(self.classes_) == 2 else shares
@@ -235,18 +236,18 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise MemberError(
                 f"there is nothing to certify, since no member could be trained; {checking.reason(refused)}"
             )
-        return self._elect(X, self.bound)
-
-    def _elect(self, X: Any, bound: str) -> Certificates:
         inputs = self.samples_of(X)
         if len(self.classes_) < 2:
             raise InputError(f"certificates need at least 2 classes, got {self.classes_.tolist()}: extend classes=")
-        ballots = self._ranked(self.features_of(inputs))
+        certificates = self._elect(self._ranked(self.features_of(inputs)), self.bound)
+        return certificates.named(self.classes_, self.partition_.fingerprint)
+
+    def _elect(self, ballots: Ballots, bound: str | None = None) -> Certificates:
+        """Return certificates with class indices; without a bound, the fastest one, for predictions only."""
+        if bound is None:
+            bound = "paper" if get(self.election).in_paper else self.bound
         partition = self.partition_
-        certificates = certify(
-            ballots, election=self.election, spread=partition.spread, bound=bound, unit=partition.unit
-        )
-        return certificates.named(self.classes_, partition.fingerprint)
+        return certify(ballots, election=self.election, spread=partition.spread, bound=bound, unit=partition.unit)
 
     def fit_undefended(self, X: Any = None, y: Any = None) -> Self:
         """Return one model of the same kind as the members, trained on all samples, as the undefended baseline.

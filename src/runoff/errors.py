@@ -4,6 +4,8 @@ All derive from `RunoffError`, which is a `ValueError`. Any other exception is a
 an exit code.
 """
 
+from numbers import Integral
+
 
 class RunoffError(ValueError):
     """Base class of the errors that runoff raises on purpose."""
@@ -67,3 +69,9 @@ class IntegrityError(DatasetError):
 
 class DownloadError(DatasetError):
     """A file that could not be downloaded."""
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Raise InputError unless a value is a whole number of at least `least`."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r:.60}")

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.certificates._accuracy import certified_accuracy
-from runoff.certificates._one_input import ballots_of, description, explanation, find_attack, position_of
+from runoff.certificates._one_input import ballots_of, description, explanation, find_attack, other_scores, position_of
 from runoff.certificates._outcomes import NODES
 from runoff.errors import InputError, MissingExtraError
 from runoff.scores import blocks_of, selected
@@ -143,10 +143,7 @@ class Certificates:
         now = prediction if self.classes is None else self.classes[prediction]
         if (now != self.prediction).any():
             i = int(np.flatnonzero(now != self.prediction)[0])
-            raise InputError(
-                f"scores must be those certified, but input {i}'s prediction is now {now[i]} and was "
-                f"{self.prediction[i]}"
-            )
+            raise other_scores(i, "prediction", now[i], self.prediction[i])
         return np.where(cost == 0, -1, np.maximum(np.minimum(cost - 1, self.n_buckets), self.radius))
 
     def blocks(self, scores: ArrayLike | Iterator[ArrayLike] | None = None) -> Iterator[NDArray[Any]]:

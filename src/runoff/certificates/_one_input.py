@@ -42,8 +42,13 @@ def ballots_of(certificates: Certificates, i: int, scores: ArrayLike) -> Ballots
         if names is not None and name != "radius":
             now = names[now]
         if now != then:
-            raise InputError(f"scores must be those certified, but input {i}'s {name} is now {now} and was {then}")
+            raise other_scores(i, name, now, then)
     return ballots
+
+
+def other_scores(i: int, name: str, now: Any, then: Any) -> InputError:
+    """Return the error for scores of an input that are not those that were certified."""
+    return InputError(f"scores must be those certified, but input {i}'s {name} is now {now} and was {then}")
 
 
 def find_attack(certificates: Certificates, i: int, ballots: Ballots, to: Any = None) -> Attack | None:

@@ -18,11 +18,11 @@ from runoff._io.progress import with_progress
 from runoff._io.text import constant_votes
 from runoff._io.units import UNITS
 from runoff.ballots import constant_members
-from runoff.certificates import BOUNDS
 from runoff.cli import requirements, summaries
 from runoff.cli.errors import writing
+from runoff.cli.options import TableInputs, numbers, table_inputs
 from runoff.cli.options import as_json as json_option
-from runoff.cli.options import numbers
+from runoff.cli.options import bound as bound_option
 from runoff.cli.scored import Scored
 from runoff.errors import InputError
 from runoff.saving import proofs, rows
@@ -58,12 +58,8 @@ log = logging.getLogger("runoff")
 @click.option(
     "--election", type=click.Choice(elections.NAMES), help="Use this election. Default: the run's, else runoff."
 )
-@click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True, help="Use this bound.")
-@click.option(
-    "--inputs", type=click.Path(path_type=Path), help="Certify this .csv or .parquet table with a saved classifier."
-)
-@click.option("--label-column", metavar="NAME", help="Read the true classes from this column of --inputs.")
-@click.option("--group-column", metavar="NAME", help="Leave out this column of --inputs, which names sources.")
+@bound_option
+@table_inputs
 @click.option("--budgets", metavar="N,N,...", callback=numbers, help="Report these numbers of edits, as in 5,10,15.")
 @click.option(
     "--require",
@@ -90,7 +86,7 @@ log = logging.getLogger("runoff")
 )
 @click.option(
     "--unit", type=click.Choice(tuple(UNITS)),
-    help="Set what one edit was when the members were trained. Runs record it. Default: samples.",
+    help="Count edits in this unit, for which the members were trained. Runs record it. Default: samples.",
 )  # fmt: skip
 @click.option(
     "--collective",
@@ -123,9 +119,7 @@ def certify(
     spread: Path | None,
     election: str | None,
     bound: str,
-    inputs: Path | None,
-    label_column: str | None,
-    group_column: str | None,
+    inputs: TableInputs,
     budgets: list[int] | None,
     required: list[Requirement],
     required_certified: list[Requirement],
@@ -156,7 +150,7 @@ def certify(
             raise InputError("--from needs --to, the class that an attacker wants these inputs to be predicted as")
         if time_limit is not None and not collective:
             raise InputError("--time-limit applies to --collective only: leave it out")
-        read = Scored.read(scores, labels, spread, seeds, inputs, label_column, group_column, held)
+        read = Scored.read(scores, labels, spread, seeds, inputs, held)
         array, y = read.scores, read.labels
         requirements.check_labels(required, y)
         if collective and y is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import click
 
 from runoff import executors
+from runoff.certificates import BOUNDS
+from runoff.errors import InputError
 from runoff.executors import Executor
 
 log = logging.getLogger("runoff")
@@ -33,6 +36,7 @@ data_dir = click.option(
     type=click.Path(path_type=Path),
     help="Look for datasets in this folder. Default: $RUNOFF_DATA, else the user's cache directory.",
 )
+bound = click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True, help="Use this bound.")
 device = click.option("--device", help="Use cpu, cuda or cuda:N. Default: a GPU if there is one.")
 own_network = click.option(
     "--network",
@@ -72,7 +76,7 @@ def _names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
 cluster_options = (
     click.option(
         "--wait", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
-        help="Wait so long for a node that has what a task takes, such as one that is being started.  [ray: 120]",
+        help="Wait N seconds for a node with the resources of a task, such as one that is being started.  [ray: 120]",
     ),
     click.option(
         "--mixed", metavar="NAME,NAME,...", callback=_names,
@@ -117,6 +121,44 @@ def _executor(name: str, given: dict[str, Any]) -> Executor:
         option = next(option for option, setting in fields_of.items() if setting in chosen)
         raise click.UsageError(f"--{option.replace('_', '-')} needs --executor ray.")
     return executors.get(name, -1)
+
+
+@dataclass(frozen=True)
+class TableInputs:
+    """The inputs of a saved classifier: a table, and its columns that are not features."""
+
+    path: Path | None
+    label_column: str | None
+    group_column: str | None
+
+    def refuse(self, reason: str) -> None:
+        """Raise an error if one of the options is given where there is no saved classifier."""
+        options = {"--inputs": self.path, "--label-column": self.label_column, "--group-column": self.group_column}
+        if option := next((name for name, value in options.items() if value is not None), None):
+            raise InputError(f"{option} is for saved classifiers, and {reason}: leave it out")
+
+    def columns(self) -> str:
+        """Return the options that name the columns, as text for a command."""
+        names = {"--label-column": self.label_column, "--group-column": self.group_column}
+        return " ".join(f"{option} {shlex.quote(name)}" for option, name in names.items() if name is not None)
+
+
+def table_inputs(command: Any) -> Any:
+    """Add the options for the inputs of a saved classifier, and pass them to the command as `inputs`."""
+
+    @wraps(command)
+    def with_inputs(inputs: Path | None, label_column: str | None, group_column: str | None, **given: Any) -> Any:
+        return command(**given, inputs=TableInputs(inputs, label_column, group_column))
+
+    for option in (
+        click.option("--group-column", metavar="NAME", help="Leave out this column of --inputs, which names sources."),
+        click.option("--label-column", metavar="NAME", help="Read the true classes from this column of --inputs."),
+        click.option(
+            "--inputs", type=click.Path(path_type=Path), help="Apply saved classifiers to this .csv or .parquet table."
+        ),
+    ):
+        with_inputs = option(with_inputs)
+    return with_inputs
 
 
 @dataclass(frozen=True)

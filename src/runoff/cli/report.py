@@ -11,10 +11,10 @@ import click
 
 from runoff import elections
 from runoff._io.text import count, size
-from runoff.certificates import BOUNDS
 from runoff.cli.errors import writing
+from runoff.cli.options import TableInputs, numbers, table_inputs
+from runoff.cli.options import bound as bound_option
 from runoff.cli.options import data_dir as data_dir_option
-from runoff.cli.options import numbers
 from runoff.elections import BASELINE, DEFAULT
 from runoff.errors import InputError
 
@@ -27,11 +27,7 @@ log = logging.getLogger("runoff")
 @click.command()
 @click.argument("runs", nargs=-1, metavar="RUN...", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write the report to this file, as in report.html.")
-@click.option(
-    "--inputs", type=click.Path(path_type=Path), help="Report on saved classifiers for this .csv or .parquet table."
-)
-@click.option("--label-column", metavar="NAME", help="Read the true classes from this column of --inputs.")
-@click.option("--group-column", metavar="NAME", help="Leave out this column of --inputs, which names sources.")
+@table_inputs
 @click.option("--figures", type=click.Path(path_type=Path), help="Write figures as SVG, PDF and PNG to this folder.")
 @click.option(
     "--csv", "table", type=click.Path(path_type=Path), help="Draw figures from this reproduction.csv instead."
@@ -41,7 +37,7 @@ log = logging.getLogger("runoff")
     "--election", "rules", type=click.Choice(elections.NAMES), multiple=True, default=(BASELINE, DEFAULT),
     show_default=True, help="Compare these elections; repeat the option for several.",
 )  # fmt: skip
-@click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True, help="Use this bound.")
+@bound_option
 @click.option(
     "--use-seeds",
     "seeds",
@@ -73,9 +69,7 @@ log = logging.getLogger("runoff")
 def report(
     runs: tuple[Path, ...],
     out: Path | None,
-    inputs: Path | None,
-    label_column: str | None,
-    group_column: str | None,
+    inputs: TableInputs,
     figures: Path | None,
     table: Path | None,
     budgets: list[int] | None,
@@ -125,14 +119,13 @@ def report(
     baselines = undefended * (len(runs) if len(undefended) == 1 else 1) or (None,) * len(runs)
     from runoff.cli.tables import is_model
 
-    given = {"--inputs": inputs, "--label-column": label_column, "--group-column": group_column}
-    if not any(map(is_model, runs)) and (option := next((name for name in given if given[name] is not None), None)):
-        raise InputError(f"{option} is for saved classifiers, and none is given: leave it out")
+    if not any(map(is_model, runs)):
+        inputs.refuse("none is given")
     sources = [
         source
         for run, baseline in zip(runs, baselines, strict=True)
         for source in (
-            [_from_model(run, inputs, label_column, group_column, baseline)]
+            [_from_model(run, inputs, baseline)]
             if is_model(run)
             else _sources(run, seeds, data_dir, not no_pictures, baseline)
         )
@@ -184,32 +177,29 @@ def _sources(
     return sources
 
 
-def _from_model(
-    path: Path, inputs: Path | None, label_column: str | None, group_column: str | None, undefended: Path | None
-) -> Source:
+def _from_model(path: Path, inputs: TableInputs, undefended: Path | None) -> Source:
     """Return the source of a saved classifier, for the inputs in a table."""
     from runoff.cli.tables import is_model, open_model, undefended_predictions
     from runoff.report import Source
 
-    if inputs is None or label_column is None:
+    if inputs.path is None or inputs.label_column is None:
         raise InputError(
             f"{path} is a saved classifier: pass test inputs with their labels, as --inputs NEW.csv --label-column NAME"
         )
-    opened = open_model(path, inputs, label_column, group_column)
+    opened = open_model(path, inputs)
     baseline: Any = undefended
     if undefended is not None and is_model(undefended):
         baseline = undefended_predictions(undefended, opened.X)
     # Relative paths as given; the page reduces absolute ones to their last part.
-    columns = f"--inputs {shlex.quote(str(inputs))} --label-column {shlex.quote(label_column)}"
-    columns += "" if group_column is None else f" --group-column {shlex.quote(group_column)}"
+    options = f"--inputs {shlex.quote(str(inputs.path))} {inputs.columns()}"
     return Source.from_classifier(
         opened.classifier,
         opened.X,
         opened.labels,  # type: ignore[arg-type]
         name=path.resolve().name,
-        dataset=inputs.stem,
+        dataset=inputs.path.stem,
         undefended=baseline,
-        checked=(f"runoff certify {shlex.quote(str(path))} {columns}",),
+        checked=(f"runoff certify {shlex.quote(str(path))} {options}",),
     )
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from runoff.cli.options import TrainingOptions, training_options
 from runoff.errors import InputError
 from runoff.paper import tables
-from runoff.paper.plans import describe, planned
+from runoff.paper.plans import Setup, describe, planned
 from runoff.recipes import NETWORKS, RECIPES
 
 if TYPE_CHECKING:
@@ -87,8 +87,12 @@ def reproduce(
         wanted = reproduction.nearest(wanted, d)
     if not wanted:
         raise InputError("no row of the paper matches: see `runoff reproduce --dry-run` for all of them")
+    setup = Setup(
+        runs, carry, weights, network, recipe, options.data_dir, options.device, options.in_flight, options.retrain,
+        options.executor,
+    )  # fmt: skip
     if options.dry_run:
-        plans = planned(wanted, trials, runs, network, recipe, options.device, options.in_flight, carry)
+        plans = planned(wanted, trials, setup)
         if options.as_json:
             click.echo(json.dumps(plans))
         for plan in [] if options.as_json else plans:
@@ -98,23 +102,8 @@ def reproduce(
     reproduction.read_table(target)  # raises an error for other tables before training
     results: list[dict[str, Any]] = []
     for row in wanted:
-        chosen = tables.recipe_for(row.dataset, recipe)
-        n = row.trials if trials is None else trials
-        trained = reproduction.trial_results(
-            row,
-            n,
-            runs,
-            weights,
-            network,
-            chosen,
-            options.data_dir,
-            options.device,
-            options.in_flight,
-            options.retrain,
-            options.executor,
-            carry,
-        )
-        lines = reproduction.compared(row, trained, network, chosen)
+        trained = reproduction.trial_results(row, row.trials if trials is None else trials, setup)
+        lines = reproduction.compared(row, trained, network, tables.recipe_for(row.dataset, recipe))
         results += lines
         reproduction.write_table(target, lines)
         if not options.as_json:

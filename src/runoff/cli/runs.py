@@ -48,9 +48,7 @@ def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
     """Load the dataset that a run was trained on."""
     from runoff import datasets
 
-    about = run.manifest["dataset"]
-    named = about["given"] in datasets.NAMES
-    data = load_dataset(about["given"], data_dir, None if named else about["classes"])
+    data = datasets.load_recorded(run.manifest["dataset"], data_dir)
     if data.fingerprint != run.settings.fingerprint:
         raise RunError(f"{run.path} was trained on samples that differ from those in {run.settings.dataset}")
     return data

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.files import open_array
+from runoff.cli.options import TableInputs
 from runoff.cli.tables import Opened, is_model, open_model, scores_of, undefended_predictions
 from runoff.cli.targets import Target
 from runoff.errors import InputError
@@ -52,21 +53,20 @@ class Scored:
         labels: Path | None,
         spread: Path | None,
         seeds: int | None,
-        inputs: Path | None,
-        label_column: str | None,
-        group_column: str | None,
+        inputs: TableInputs,
         held: ExitStack,
     ) -> Scored:
         """Read scores from a file, a table, a saved classifier or a run, which stays locked until `held` closes."""
-        opened = _opened(path, inputs, label_column, group_column)
+        opened = _opened(path, inputs)
         table = long_form.read_scores(path) if tables.is_table(path) else None if opened is None else scores_of(opened)
-        if table is None and (path / "manifest.json").exists():
+        if table is None and path.is_dir():
+            from runoff.runs import Run
+
+            Run.require(path)
             if labels is not None or spread is not None:
                 raise InputError(f"{path} is a run, which includes labels and spread: leave out --labels and --spread")
             run, writable = _open(path, held)
             return cls(path, run.ballots(seeds), np.asarray(run.labels()), run.spread(), run, writable)
-        if table is None and path.is_dir():
-            raise InputError(f"{path} is not a run: it has no manifest.json; create a run with `runoff train`")
         if seeds is not None:
             raise InputError(f"--use-seeds applies to runs only, and {path} is a file: leave it out")
         array = checked_scores(open_array(path) if table is None else table.scores, str(path))
@@ -160,14 +160,11 @@ class Scored:
         }
 
 
-def _opened(path: Path, inputs: Path | None, label_column: str | None, group_column: str | None) -> Opened | None:
+def _opened(path: Path, inputs: TableInputs) -> Opened | None:
     """Return a saved classifier with its inputs, if that is what `path` is."""
     if is_model(path):
-        return open_model(path, inputs, label_column, group_column)
-    if inputs is not None or label_column is not None or group_column is not None:
-        raise InputError(
-            f"--inputs and --label-column are for a saved classifier, and {path} is not one: leave them out"
-        )
+        return open_model(path, inputs)
+    inputs.refuse(f"{path} is not one")
     return None
 
 

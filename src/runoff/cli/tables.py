@@ -15,6 +15,7 @@ import numpy as np
 from runoff._io.text import count, duration, one_line
 from runoff.certificates import LABELS_NOT_FIXED
 from runoff.cli.errors import writing
+from runoff.cli.options import TableInputs
 from runoff.errors import InputError
 from runoff.executors import Executor
 from runoff.saving import tables
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
     from runoff import RunoffClassifier
 
 MOST_SCORED = 10_000  # samples on which the undefended model is scored
-FOR_NETWORKS = (
-    "network", "recipe", "weights", "hash_", "no_weights", "device", "in_flight", "retrain", "storage",
+# Options of `runoff train` that apply to tables, or that have no effect there.
+OPTIONS = (
+    "dataset", "n_partitions", "spread", "n_seeds", "election", "classes", "label_column", "group_column", "threat",
+    "random_state", "out", "data_dir", "dry_run", "as_json", "executor", "address", "cpus_per_task", "gpus_per_task",
+    "memory_per_task", "resources", "workers", "members_per_task", "mixed", "wait", "verbose", "quiet", "debug",
 )  # fmt: skip
 
 
@@ -49,15 +53,15 @@ def train_table(
     from sklearn.dummy import DummyClassifier
 
     from runoff import RunoffClassifier
+    from runoff.planning import baseline
     from runoff.saving import classifiers
 
-    source = click.get_current_context().get_parameter_source
-    given = click.core.ParameterSource.COMMANDLINE
-    if odd := [name for name in FOR_NETWORKS if source(name) == given]:
-        option = odd[0].strip("_").replace("_", "-")
-        raise InputError(
-            f"--{option} is for networks, and {path.name} is a table for scikit-learn members: leave it out"
-        )
+    context, given = click.get_current_context(), click.core.ParameterSource.COMMANDLINE
+    for option in context.command.params:
+        if option.name not in OPTIONS and context.get_parameter_source(str(option.name)) == given:
+            raise InputError(
+                f"{option.opts[0]} is for networks, and {path.name} is a table for scikit-learn members: leave it out"
+            )
     if label_column is None or classes is None:
         raise InputError(
             f"{path.name} is a table, so name its label column and all possible labels, as in --label-column species "
@@ -94,14 +98,10 @@ def train_table(
         return
     click.echo(f"{count(len(X), 'sample')} of {path.name}: {classifier.balance()}; trained in {duration(seconds)}")
     directory = shlex.quote(str(out))
-    columns = f"--label-column {shlex.quote(label_column)}"
-    columns += "" if group_column is None else f" --group-column {shlex.quote(group_column)}"
+    columns = TableInputs(path, label_column, group_column).columns()
     accuracy, error = _undefended(classifier)
     if not np.isnan(accuracy):
-        click.echo(
-            f"One undefended model: {100 * accuracy:.1f} % ± {100 * error:.1f} without attack (trained on four fifths "
-            "of the samples, scored on the rest)"
-        )
+        click.echo(baseline.sentence(accuracy, error))
     click.echo(f"Next: runoff certify {directory} --inputs NEW.csv {columns}")
     click.echo(f"Verify with: runoff verify {directory} --data {shlex.quote(str(path))} {columns}")
 
@@ -139,17 +139,17 @@ class Opened:
     labels: NDArray[Any] | None
 
 
-def open_model(model: Path, inputs: Path | None, label_column: str | None, group_column: str | None = None) -> Opened:
+def open_model(model: Path, inputs: TableInputs) -> Opened:
     """Read a saved ensemble, and the inputs in a table."""
     from runoff import RunoffClassifier
 
-    if inputs is None:
+    if inputs.path is None:
         raise InputError(f"{model} is a saved classifier: pass the inputs to certify, as --inputs NEW.csv")
-    if not tables.is_table(inputs):
-        raise InputError(f"--inputs must be a .csv or .parquet table, got {inputs}")
-    X, labels, _ = tables.samples(inputs, label_column, group_column)
+    if not tables.is_table(inputs.path):
+        raise InputError(f"--inputs must be a .csv or .parquet table, got {inputs.path}")
+    X, labels, _ = tables.samples(inputs.path, inputs.label_column, inputs.group_column)
     classifier = RunoffClassifier.load(model)
-    _check_columns(inputs, list(X.columns), list(getattr(classifier, "feature_names_in_", X.columns)))
+    _check_columns(inputs.path, list(X.columns), list(getattr(classifier, "feature_names_in_", X.columns)))
     return Opened(classifier, X, None if labels is None else _as_classes(labels, classifier.classes_))
 
 

@@ -132,8 +132,6 @@ def train(
     Example: runoff train cifar10 --k 50 --out runs/cifar10-50
     """
     if is_table(Path(dataset)):
-        if encoder is not None:
-            raise InputError(f"--encoder is for images, and {dataset} is a table: leave it out")
         from runoff.cli.tables import train_table
 
         train_table(
@@ -201,7 +199,7 @@ def train(
             run, data, n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, executor=options.executor
         )
         warn_of_idle_members(needed)
-        trained = training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=options.retrain)
+        trained = training.train(run, needed, data, n_seeds=n_seeds, retrain=options.retrain)
         show_training(run, trained, options.as_json)
 
 

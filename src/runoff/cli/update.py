@@ -51,8 +51,7 @@ def update(
 
     if network is not None:
         register(network)
-    if not (run / "manifest.json").exists():
-        raise RunError(f"{run} is not a run: it has no manifest.json; create a run with `runoff train`")
+    Run.require(run)
     with locked(run, reading=options.dry_run):
         existing = Run.open(run)
         existing.verify()  # before its members are reused for the edited samples
@@ -80,9 +79,7 @@ def update(
         if edits:
             training.check_trainer(existing, work, options.retrain)
             _commit(existing, edits)
-        trained = training.train(
-            existing, work, data, n_seeds=n_seeds, progress=None, retrain=options.retrain, only=True
-        )
+        trained = training.train(existing, work, data, n_seeds=n_seeds, retrain=options.retrain, only=True)
         show_training(existing, trained, options.as_json)
 
 

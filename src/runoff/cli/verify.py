@@ -118,6 +118,7 @@ def verify(
 
 
 def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | None, options: dict[str, Any]) -> Report:
+    from runoff import datasets
     from runoff import verify as verifier
     from runoff._io.locks import locked
 
@@ -126,7 +127,7 @@ def _run(path: Path, data: Path | None, data_dir: Path | None, device: str | Non
     def dataset() -> tuple[Any, str]:
         manifest = _manifest(path)
         try:
-            loaded.append(_dataset(manifest, data, data_dir))
+            loaded.append(datasets.load_recorded(manifest["dataset"], data_dir, data))
         except (RunoffError, OSError) as error:
             if data is not None:
                 raise InputError(f"{data} cannot be read as a dataset: {error}") from error
@@ -153,14 +154,6 @@ def _manifest(path: Path) -> dict[str, Any]:
 
     manifest: dict[str, Any] = directory.parsed(directory.read(path / "manifest.json", directory.MOST_MANIFEST))
     return manifest
-
-
-def _dataset(manifest: dict[str, Any], data: Path | None, data_dir: Path | None) -> Any:
-    from runoff import datasets
-
-    given = str(manifest["dataset"]["given"]) if data is None else str(data)
-    classes = None if given in datasets.NAMES else manifest["dataset"]["classes"]
-    return datasets.load_images(given, data_dir, classes=classes)
 
 
 def _arrays(data: Path | None) -> dict[str, Any]:

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from runoff import attacks
 from runoff.ballots import Ballots, points, readable
-from runoff.certificates import checked_budgets, checked_labels
+from runoff.certificates import checked_budgets, checked_labels, other_scores
 from runoff.collective import _bound, _search
 from runoff.collective._clock import OutOfTime, check
 from runoff.collective._threats import Contested
-from runoff.errors import InputError
+from runoff.errors import InputError, check_whole
 from runoff.spreads import disjoint
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ def by_budget(
 ) -> Iterator[tuple[int, float]]:
     """Yield pairs of a number of edits, the largest first, and the fraction that `collective_accuracy` returns."""
     labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
-    if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 0:
-        raise InputError(f"rounds must be a non-negative integer, got {rounds!r}")
+    check_whole("rounds", rounds, 0)
     if time_limit is not None and not (isinstance(time_limit, (int, float, np.number)) and time_limit >= 0):
         raise InputError(f"time_limit must be a number of seconds from 0, got {time_limit!r}")
     began = time.monotonic()
@@ -185,8 +184,7 @@ def collective_attack(
     size = int(checked_budgets(edits)[0]) if np.ndim(edits) == 0 else -1
     if size < 0:
         raise InputError(f"edits must be one non-negative integer, got {edits!r}")
-    if isinstance(starts, bool) or not isinstance(starts, (int, np.integer)) or starts < 1:
-        raise InputError(f"starts must be a positive integer, got {starts!r}")
+    check_whole("starts", starts, 1)
     if not len(labels):
         raise InputError("certificates must be of at least one input, got none: there is nothing to attack")
     if isinstance(scores, Iterator):
@@ -240,9 +238,7 @@ def _contested(
             known = certificates.prediction[i]
             now = outcome.prediction if certificates.classes is None else certificates.classes[outcome.prediction]
             if now != known:
-                raise InputError(
-                    f"scores must be those certified, but input {i}'s prediction is now {now} and was {known}"
-                )
+                raise other_scores(i, "prediction", now, known)
             yield i, election.threats(ballots, outcome)
 
     return Contested.collect(threats(), edits, spread)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -102,6 +102,12 @@ def load_images(
             f"{name_or_path} holds texts, but networks are trained on images: use runoff.RunoffClassifier for texts"
         )
     return load(name_or_path, data_dir, classes=classes)
+
+
+def load_recorded(about: Mapping[str, Any], data_dir: Path | None, moved_to: Path | None = None) -> Dataset:
+    """Load the images that the manifest of a run describes, with the classes recorded there."""
+    given = str(about["given"] if moved_to is None else moved_to)
+    return load_images(given, data_dir, classes=None if given in NAMES else about["classes"])
 
 
 def located(name: str, data_dir: str | os.PathLike[str] | None = None) -> str | None:

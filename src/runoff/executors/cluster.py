@@ -19,7 +19,7 @@ from typing import Any
 
 from runoff import errors
 from runoff._io.text import count
-from runoff.errors import ClusterError, DeviceError, InputError, MissingExtraError
+from runoff.errors import ClusterError, DeviceError, InputError, MissingExtraError, check_whole
 from runoff.executors import tasks
 from runoff.executors.base import Executor, Item, Kind, Place, Plan, Watch, Work
 from runoff.executors.grouping import Uncut, groups_for
@@ -75,11 +75,9 @@ class Ray(Executor):
     here = False
 
     def __post_init__(self) -> None:
-        for name, least in (("cpus", 1), ("members_per_task", 1), ("workers", 1), ("memory", 1)):
-            value = getattr(self, name)
-            optional = name != "cpus" and value is None
-            if not optional and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        for name in ("cpus", "members_per_task", "workers", "memory"):
+            if name == "cpus" or getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), 1)
         if not isinstance(self.gpus, (int, float)) or isinstance(self.gpus, bool) or not 0 <= self.gpus <= 1:
             raise InputError(
                 f"gpus must be a number from 0 to 1, since a network is trained on one GPU, got {self.gpus!r}"
@@ -233,8 +231,8 @@ class Ray(Executor):
             ray.cancel(reference, force=True)
             needs = ", ".join(f"{name} {amount:g}" for name, amount in self._needs(member).items())
             raise InputError(
-                f"no node of the cluster has what a task takes ({needs}) within {self.wait:g} seconds: ask for less, "
-                "start such a node, or wait longer"
+                f"no node of the cluster has the resources of a task ({needs}) within {self.wait:g} seconds: request "
+                "less, start such a node, or wait longer"
             )
         try:
             return ray.get(reference)
@@ -297,16 +295,16 @@ def _failing(ray: Any) -> Iterator[None]:
     except (ray.exceptions.RayError, ConnectionError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ClusterError(
-            f"the Ray cluster failed ({type(error).__name__}: {reason}): what is finished is kept, so start the same "
-            "command again when the cluster is well"
+            f"the Ray cluster failed ({type(error).__name__}: {reason}): finished results are kept, so repeat "
+            "the command when the cluster works again"
         ) from None
 
 
-_SENT: dict[int, tuple[Any, tuple[str, str], Any]] = {}  # by the id of the work: it, the session, where it is
+_SENT: dict[int, tuple[Any, tuple[str, str], Any]] = {}  # by id: the work, the session, the reference to the object
 
 
 def _put(ray: Any, work: Work) -> Any:
-    """Return the work in the cluster's object store, where it is put once."""
+    """Return a reference to the work in the cluster's object store, to which it is copied once."""
     context, key = ray.get_runtime_context(), id(work)
     session = context.get_node_id(), context.get_job_id()
     known = _SENT.get(key)

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 from runoff import elections
 from runoff.certificates import BOUNDS
-from runoff.errors import InputError
+from runoff.errors import InputError, check_whole
 
 THREATS = ("samples", "labels")
 
@@ -17,9 +17,7 @@ THREATS = ("samples", "labels")
 def check_settings(ensemble: Any) -> None:
     """Raise InputError unless the settings of an ensemble are valid, separately and in combination."""
     for name in ("n_partitions", "spread", "n_seeds"):
-        value = getattr(ensemble, name)
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-            raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        check_whole(name, getattr(ensemble, name), 1)
     if ensemble.bound not in BOUNDS:
         raise InputError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {ensemble.bound!r}")
     elections.get(ensemble.election)

@@ -180,7 +180,7 @@ def count(path: Path) -> int:
         raise StorageError(f"{path} cannot be read ({type(error).__name__}): remove it") from None
 
 
-def train(carried: Carried, work: Work, progress: bool | None = None) -> None:
+def train(carried: Carried, work: Work) -> None:
     """Train the missing networks, and write the file periodically, at the end, and if training fails."""
     missing = carried.missing(work.pipeline.jobs)
     if not missing:
@@ -191,7 +191,7 @@ def train(carried: Carried, work: Work, progress: bool | None = None) -> None:
     written = time.perf_counter()
     before = written
     try:
-        for trained in pipeline.train(progress):
+        for trained in pipeline.train():
             carried.add(trained)
             now = time.perf_counter()
             carried.seconds, before = carried.seconds + now - before, now

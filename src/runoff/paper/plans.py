@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runoff._io.text import count, duration
+from runoff.executors import Executor
 from runoff.paper import tables
 
 if TYPE_CHECKING:
@@ -14,20 +16,28 @@ if TYPE_CHECKING:
     from runoff.torch import Job, Trainer
 
 
-def planned(
-    rows: list[Row],
-    trials: int | None,
-    runs: Path,
-    network: str,
-    recipe: str | None,
-    device: str | None,
-    in_flight: int | None,
-    carry: Path | None = None,
-) -> list[dict[str, Any]]:
-    """Return the networks that each row needs, those missing after earlier rows, and an estimated training time.
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """The settings with which rows are trained, and the folder of their runs.
 
-    Existing networks are those of runs, or with `carry` those whose scores are in that folder.
+    With `carry`, no runs are kept, only the members' scores, summed over their networks, in this folder. Without a
+    `recipe`, it is that of the paper.
     """
+
+    runs: Path
+    carry: Path | None
+    weights: bool
+    network: str
+    recipe: str | None
+    data_dir: Path | None
+    device: str | None
+    in_flight: int | None
+    retrain: bool
+    executor: Executor
+
+
+def planned(rows: list[Row], trials: int | None, setup: Setup) -> list[dict[str, Any]]:
+    """Return the networks that each row needs, those missing after earlier rows, and an estimated training time."""
     counted: dict[str, int] = {}  # networks per run, including planned ones
     plans = []
     for row in rows:
@@ -37,28 +47,27 @@ def planned(
         missing = 0
         for name, networks in needed.items():
             if name not in counted:
-                counted[name] = _networks_in(runs / name, n_members) if carry is None else _carried_in(carry, name)
+                counted[name] = _existing(setup, name, n_members)
             existing = counted[name]
             missing += max(0, networks - existing)
             counted[name] = max(networks, existing)
         names = ("table", "dataset", "k", "method", "d")
         plan = {name: getattr(row, name) for name in names}
-        seconds = seconds_for(row, missing, network, recipe, device, in_flight)
+        seconds = seconds_for(row, missing, setup)
         total = sum(needed.values())
         plans.append({**plan, "trials": n, "n_networks": total, "missing": missing, "seconds": round(seconds, 1)})
     return plans
 
 
-def _carried_in(carry: Path, name: str) -> int:
-    from runoff.paper import carrying
-
-    return carrying.count(carry / f"{name}.npz")
-
-
-def _networks_in(path: Path, n_members: int) -> int:
+def _existing(setup: Setup, name: str, n_members: int) -> int:
     """Return the number of networks of a run, including networks that were deleted after computing the ballots."""
     from runoff.runs import Run
 
+    if setup.carry is not None:
+        from runoff.paper import carrying
+
+        return carrying.count(setup.carry / f"{name}.npz")
+    path = setup.runs / name
     if not (path / "manifest.json").exists():
         return 0
     seeds = Run.open(path).seeds()
@@ -88,14 +97,12 @@ def n_seeds_of(row: Row, trials: int) -> int:
     return trials if shared(row) else row.n_seeds
 
 
-def seconds_for(
-    row: Row, n_networks: int, network: str, recipe: str | None, device: str | None, in_flight: int | None
-) -> float:
+def seconds_for(row: Row, n_networks: int, setup: Setup) -> float:
     """Return an estimate of the seconds to train `n_networks` networks of a row."""
     if not n_networks:
         return 0.0
-    chosen = tables.recipe_for(row.dataset, recipe)
-    start, each = _pace(row.dataset, row.k, network, chosen, device, in_flight)
+    recipe = tables.recipe_for(row.dataset, setup.recipe)
+    start, each = _pace(row.dataset, row.k, setup.network, recipe, setup.device, setup.in_flight)
     return start + n_networks * each
 
 

@@ -14,9 +14,8 @@ from runoff._io.files import written_whole
 from runoff._io.locks import locked
 from runoff.certificates import certified_accuracy, certify
 from runoff.errors import InputError, RunError
-from runoff.executors import Executor
 from runoff.paper import tables
-from runoff.paper.plans import n_seeds_of, run_of, shared
+from runoff.paper.plans import Setup, n_seeds_of, run_of, shared
 from runoff.runs import Run
 
 if TYPE_CHECKING:
@@ -42,53 +41,40 @@ def nearest(rows: list[Row], d: int) -> list[Row]:
     return [row.at(d) for row in closest.values()]
 
 
-def trial_results(
-    row: Row,
-    trials: int,
-    runs: Path,
-    weights: bool,
-    network: str,
-    recipe: str,
-    data_dir: Path | None,
-    device: str | None,
-    in_flight: int | None,
-    retrain: bool,
-    executor: Executor | None = None,
-    carry: Path | None = None,
-) -> list[dict[str, Any]]:
-    """Train the missing ensembles of a row, and certify all with the paper's bound.
-
-    With `carry`, no runs are kept, only the members' scores, summed over their networks, in this folder.
-    """
+def trial_results(row: Row, trials: int, setup: Setup) -> list[dict[str, Any]]:
+    """Train the missing ensembles of a row, and certify all with the paper's bound."""
     from runoff.runs import training, work  # these need PyTorch
 
-    if carry is not None and shared(row) and trials > 1:
+    recipe = recipes.get(tables.recipe_for(row.dataset, setup.recipe))
+    if setup.carry is not None and shared(row) and trials > 1:
         raise InputError("--carry keeps sums over networks, and trials need the networks one by one: leave it out")
-    data = datasets.load(row.dataset, data_dir)
+    data = datasets.load(row.dataset, setup.data_dir)
     results = []
     for trial in range(trials):
         settings = work.settings_for(
-            data, data.name, recipes.get(recipe), n_partitions=row.k, spread=row.spread, network=network,
+            data, data.name, recipe, n_partitions=row.k, spread=row.spread, network=setup.network,
             hash="pixel-sum", random_state=0 if shared(row) else trial,
         )  # fmt: skip
-        work.check(settings, data, device, executor)
+        work.check(settings, data, setup.device, setup.executor)
         n_seeds = n_seeds_of(row, trials)
-        if carry is not None:
-            file = carry / f"{run_of(row, trial)}.npz"
-            results.append(_with_carried(row, file, settings, data, n_seeds, device, in_flight, executor))
+        if setup.carry is not None:
+            file = setup.carry / f"{run_of(row, trial)}.npz"
+            results.append(_with_carried(row, file, settings, data, n_seeds, setup))
             continue
-        path = runs / run_of(row, trial)
+        path = setup.runs / run_of(row, trial)
         Run.check_place(path, settings)
         with locked(path):
-            run = _open(path, settings, {**work.about(data), "weights": weights, "given": row.dataset})
+            run = _open(path, settings, {**work.about(data), "weights": setup.weights, "given": row.dataset})
             if run.manifest["edits"]:
                 raise RunError(f"{path} was edited, so it is not a run of the paper: give another folder with --runs")
-            needed = work.work_of(run, data, n_seeds=n_seeds, device=device, in_flight=in_flight, executor=executor)
-            kept = n_seeds in run.seeds() and not retrain and training.foreign(run, needed) is not None
+            needed = work.work_of(
+                run, data, n_seeds=n_seeds, device=setup.device, in_flight=setup.in_flight, executor=setup.executor
+            )
+            kept = n_seeds in run.seeds() and not setup.retrain and training.foreign(run, needed) is not None
             if kept:  # complete, and trained on another machine
                 run.verify()
             else:
-                training.train(run, needed, data, n_seeds=n_seeds, progress=None, retrain=retrain)
+                training.train(run, needed, data, n_seeds=n_seeds, retrain=setup.retrain)
             one_seed = shared(row) and trials > 1
             ballots = needed.ballots([trial], verified=kept) if one_seed else run.ballots(n_seeds)
             results.append(_certified(row, run, ballots, len(needed.pipeline.jobs)))
@@ -106,14 +92,7 @@ def _open(path: Path, settings: Settings, about: dict[str, Any]) -> Run:
 
 
 def _with_carried(
-    row: Row,
-    file: Path,
-    settings: Settings,
-    data: datasets.Dataset,
-    n_seeds: int,
-    device: str | None,
-    in_flight: int | None,
-    executor: Executor | None,
+    row: Row, file: Path, settings: Settings, data: datasets.Dataset, n_seeds: int, setup: Setup
 ) -> dict[str, Any]:
     """Train the networks that are not among the carried scores, and certify the members' mean scores."""
     from runoff.paper import carrying
@@ -123,7 +102,7 @@ def _with_carried(
     with locked(file.parent):
         needed = work.plan(
             settings, partition, data, [], file.with_suffix(""),
-            n_seeds=n_seeds, device=device, in_flight=in_flight, weights=False, executor=executor,
+            n_seeds=n_seeds, device=setup.device, in_flight=setup.in_flight, weights=False, executor=setup.executor,
         )  # fmt: skip
         carried = carrying.Carried.open(file, settings, needed)
         carrying.train(carried, needed)

@@ -48,7 +48,7 @@ class Row:
     @property
     def election(self) -> str:
         """Name of the election: run-off for ROE, else plurality."""
-        return "runoff" if self.method.endswith("+ROE") else "plurality"
+        return election_of(self.method)
 
     @property
     def spread(self) -> int:
@@ -74,6 +74,11 @@ class Row:
     def run(self) -> str:
         """Name of the run, which rows with the same members share."""
         return f"{self.dataset}-k{self.k}-d{self.spread}"
+
+
+def election_of(method: str) -> str:
+    """Return the name of the election of a method."""
+    return "runoff" if method.endswith("+ROE") else "plurality"
 
 
 def rows(

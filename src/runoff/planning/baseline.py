@@ -43,6 +43,14 @@ def undefended(fitted: Any, kind: type, settings: dict[str, Any], balanced: bool
     return _mean(predicted == y[test], y[test], balanced)
 
 
+def sentence(accuracy: float, error: float) -> str:
+    """Return the result of `undefended` as a sentence without a full stop."""
+    return (
+        f"One undefended model: {100 * accuracy:.1f} % ± {100 * error:.1f} without attack (trained on four fifths of "
+        "the samples, scored on the rest)"
+    )
+
+
 def constant(labels: NDArray[Any], balanced: bool) -> float:
     """Return the accuracy of always predicting the most frequent class."""
     _, counts = np.unique(labels, return_counts=True)

@@ -14,7 +14,7 @@ from runoff import elections as rules
 from runoff.classifier import RunoffClassifier
 from runoff.elections.base import Election
 from runoff.ensemble import Ensemble
-from runoff.errors import InputError
+from runoff.errors import InputError, check_whole
 from runoff.fitting import labels
 from runoff.planning import baseline, estimates
 from runoff.planning.plans import Choice, Plan
@@ -37,7 +37,7 @@ class _Few(Ensemble):
 
 
 def _few(base: Ensemble, settings: dict[str, Any]) -> Any:
-    """Return an unfitted ensemble of the kind of `base` that trains only its first members."""
+    """Return an unfitted ensemble of the same class as `base` that trains only its first members."""
     kind = type(f"Few{type(base).__name__}", (_Few, type(base)), {})
     return kind(**settings)
 
@@ -85,7 +85,6 @@ def plan(
         is certified by the members that were not trained on its source
     balanced : estimate the mean over the classes, in which a rare class counts as much as a frequent one. If 85 % of
         the mails are ham, a filter that predicts ham for all has an accuracy of 85 %, and of 50 % if balanced
-
     undefended : also train one model on four fifths of the samples and score it on the others, to estimate the accuracy
         of an undefended model without an attack. Default: True, unless `members` is given for a faster plan
 
@@ -108,8 +107,8 @@ def plan(
     if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():
         raise InputError(f"budgets must be non-negative integers, got {budgets!r}")
     edits = np.unique(np.append(edits, 0)).astype(np.int64)
-    if members is not None and (not _is_whole(members) or members < 2):
-        raise InputError(f"members must be a whole number of at least 2, got {members!r:.60}")
+    if members is not None:
+        check_whole("members", members, 2)
     tried = _tried(n_partitions)
     compared = [rules.get(election) for election in _listed(elections)]
     if not compared:

@@ -13,6 +13,7 @@ from runoff._io.text import count
 from runoff._io.units import Unit, unit_of
 from runoff.errors import InputError, MissingExtraError
 from runoff.fitting.checking import IDLE
+from runoff.planning import baseline
 from runoff.planning.estimates import Estimate
 
 if TYPE_CHECKING:
@@ -194,10 +195,7 @@ class Plan(Sequence[Choice]):
         accuracy, error = self.undefended
         lines = []
         if not np.isnan(accuracy):
-            lines.append(
-                f"One undefended model: {100 * accuracy:.1f} % ± {100 * error:.1f} without attack (trained on four "
-                "fifths of the samples, scored on the rest)."
-            )
+            lines.append(f"{baseline.sentence(accuracy, error)}.")
         if not np.isnan(self.constant):
             what = (
                 "Always predicting one class" if self.choices[0].estimate.balanced else "The most frequent class alone"

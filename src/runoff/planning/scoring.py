@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from runoff.certificates import certified_accuracy
-from runoff.errors import InputError
+from runoff.errors import InputError, check_whole
 
 
 class certified_scorer:  # noqa: N801
@@ -29,8 +27,7 @@ class certified_scorer:  # noqa: N801
     """
 
     def __init__(self, budget: int) -> None:
-        if not isinstance(budget, (int, np.integer)) or isinstance(budget, bool) or budget < 0:
-            raise InputError(f"budget must be a whole number of at least 0, got {budget!r}")
+        check_whole("budget", budget, 0)
         self.budget = int(budget)
 
     def __repr__(self) -> str:

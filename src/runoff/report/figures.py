@@ -130,7 +130,6 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
             for line in reader:
                 curves = settings.setdefault((_plain_name(line["dataset"]), int(line["k"])), {})
                 method, d = line["method"], int(line["d"])
-                election = "runoff" if method.endswith("+ROE") else "plurality"
                 printed = int(line.get("paper_d") or d)
                 label = method if d == 1 else f"{method}, d = {d}" + (f" ({printed})" if printed != d else "")
                 kind = (line.get("network") or "nin", line.get("recipe") or "")
@@ -139,7 +138,7 @@ def _settings(path: Path) -> dict[tuple[str, int], list[Curve]]:
                         f"{path} has {method} of {line['dataset']}, k = {line['k']}, for several networks or recipes: "
                         "draw them separately"
                     )
-                curve = curves.setdefault((method, d), Curve(label, election, {}, paper_d=printed))
+                curve = curves.setdefault((method, d), Curve(label, tables.election_of(method), {}, paper_d=printed))
                 budget = int(line["budget"])
                 curve.ours.setdefault(budget, float(line["ours"]))
                 if line["paper"]:

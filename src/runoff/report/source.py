@@ -19,7 +19,7 @@ from runoff._io.text import count
 from runoff.ballots import rank
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
-from runoff.errors import InputError, RunError, StorageError
+from runoff.errors import InputError, StorageError
 from runoff.report import _origin, _undefended
 from runoff.report._pictures import stretched
 from runoff.runs import Run, Settings
@@ -143,8 +143,6 @@ class Source:
         order: class indices, names of classes, scores (n_inputs, n_classes), or a .npy file that holds one of these.
         """
         path = Path(path)
-        if not (path / "manifest.json").exists():
-            raise RunError(f"{path} is not a run: it has no manifest.json; create a run with `runoff train`")
         run = Run.open(path)
         run.verify()
         try:
@@ -270,13 +268,13 @@ def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None
 
 def _pictures(run: Run, data_dir: Path | None) -> tuple[NDArray[np.uint8] | None, str]:
     """Return the test images, or None and the reason."""
-    given, classes = run.manifest["dataset"]["given"], run.manifest["dataset"]["classes"]
+    about = run.manifest["dataset"]
     try:
-        data = datasets.load_images(given, data_dir, classes=None if given in datasets.NAMES else classes)
+        data = datasets.load_recorded(about, data_dir)
     except (datasets.DatasetError, OSError) as error:
         return None, f"No pictures: {error}"
     if data.fingerprint != run.settings.fingerprint:
-        return None, f"No pictures: {given} no longer holds the samples that the run was trained on"
+        return None, f"No pictures: {about['given']} no longer holds the samples that the run was trained on"
     return stretched(data.x_test), ""
 
 

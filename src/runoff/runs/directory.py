@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff import hashing
-from runoff._io.files import leftovers, open_array, sha256_of, write_array, written_whole
+from runoff._io.files import leftovers, open_array, sha256_of, written_whole
 from runoff._io.manifests import Kind, check_file, checked_bytes, read_manifest, sealed, sha256
 from runoff._version import __version__
 from runoff.datasets import npz
@@ -93,11 +93,16 @@ class Run:
         if any(file.name != "key" or not file.is_file() or file.read_bytes() != bytes(key) for file in files):
             raise RunError(f"{path} holds files that are not a run: give another directory")
 
+    @staticmethod
+    def require(path: Path) -> None:
+        """Raise an error if a directory is not that of a run."""
+        if not (path / "manifest.json").exists():
+            raise RunError(f"{path} is not a run: it has no manifest.json; create a run with `runoff train`")
+
     @classmethod
     def open(cls, path: Path) -> Run:
         """Open an existing run."""
-        if not (path / "manifest.json").exists():
-            raise RunError(f"{path} is not a run: it has no manifest.json; create a run with `runoff train`")
+        cls.require(path)
         manifest = read_manifest(path, KIND)
         for name, kind in KEYS.items():
             if not isinstance(manifest.get(name), kind):
@@ -217,10 +222,6 @@ class Run:
             self.write_manifest()
         with written_whole(self.path / name) as file:
             file.write(text)
-
-    def write_array(self, name: str, array: NDArray[Any]) -> None:
-        """Write an array file atomically."""
-        write_array(self.path / name, array)
 
     def verify(self) -> None:
         """Check that every file in the manifest exists and is unaltered.

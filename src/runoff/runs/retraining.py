@@ -33,15 +33,7 @@ class RunTrainer:
 
     def unlike(self) -> str | None:
         """Return the reason why retraining on this machine would give different networks, or None."""
-        if not isinstance(self.recorded, dict):
-            return "the run does not record what it was trained with"
-        for name, value in self.recorded.items():
-            if self.here.get(name) != value:
-                if name == "code":
-                    return "the run was trained with another version of the code"
-                here = self.here.get(name)
-                return f"the run was trained with {name} {value!s:.80}, but this machine has {here!s:.80}"
-        return None
+        return _difference("run", self.recorded, self.here)
 
     def scores(self, tensors: dict[str, Tensor], inputs: NDArray[Any]) -> NDArray[Any]:
         """Return a network's scores."""
@@ -61,6 +53,18 @@ class RunTrainer:
         job = Job(member, seed, source, x, np.array(rows, np.int64), codes)
         [trained] = self.trainer.train([job], compact(inputs))
         return _tensors(trained.state), trained.scores
+
+
+def _difference(what: str, recorded: Any, here: dict[str, str]) -> str | None:
+    """Return the first recorded fact that is different here, as a sentence, or None."""
+    if not isinstance(recorded, dict):
+        return f"the {what} does not record what it was trained with"
+    for name, value in recorded.items():
+        if here.get(name) != value:
+            if name == "code":
+                return f"the {what} was trained with another version of the code"
+            return f"the {what} was trained with {name} {value!s:.80}, but this machine has {here.get(name)!s:.80}"
+    return None
 
 
 def _state(tensors: dict[str, Tensor]) -> Any:
@@ -106,20 +110,12 @@ class _Loaded:
 
     def unlike(self) -> str | None:
         """Return the reason why retraining on this machine would give different members, or None."""
-        recorded = self.manifest.get("versions")
-        if not isinstance(recorded, dict):
-            return "the classifier does not record what it was trained with"
-        here = self._versions()
-        for name, value in recorded.items():
-            if here.get(name) != value:
-                now = here.get(name)
-                return f"the classifier was trained with {name} {value!s:.80}, but this machine has {now!s:.80}"
-        return None
+        return _difference("classifier", self.manifest.get("versions"), self._versions())
 
     def _versions(self) -> dict[str, str]:
         from runoff.saving import classifiers, trusted
 
-        recorded = self.manifest.get("versions", {})
+        recorded = self.manifest.get("versions") or {}
         return classifiers.versions(name for name in trusted.MODULES.values() if name in recorded)
 
     def _labels(self, y: Any) -> NDArray[Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from runoff._io.files import leftovers, read_regular, sha256_of
+from runoff._io.files import leftovers, read_regular, sha256_of, write_array
 from runoff._io.manifests import LARGEST_MANIFEST, sha256
 from runoff.datasets import Dataset
 from runoff.errors import RunError
@@ -69,7 +69,6 @@ def train(
     dataset: Dataset,
     *,
     n_seeds: int,
-    progress: bool | None,
     retrain: bool = False,
     only: bool = False,
 ) -> Training:
@@ -86,7 +85,7 @@ def train(
         )  # fmt: skip
     only = check_trainer(run, work, retrain) or only
     work = reconcile(run, work, n_seeds)
-    with closing(work.pipeline.train(progress)) as results:
+    with closing(work.pipeline.train()) as results:
         refused = [f"member {done.member}: {done.refused}" for done in results if done.refused]
     seconds = time.perf_counter() - started
     publish(run, work, dataset, n_seeds, seconds, only)
@@ -122,9 +121,9 @@ def publish(run: Run, work: Work, dataset: Dataset, n_seeds: int, seconds: float
     name, files = f"ballots-{n_seeds}.npy", run.manifest["files"]
     ballots = work.ballots(range(n_seeds))
     run.begin(name)
-    run.write_array(name, ballots)
-    run.write_array("labels.npy", dataset.y_test)
-    run.write_array("spread.npy", work.partition.spread)
+    write_array(run.path / name, ballots)
+    write_array(run.path / "labels.npy", dataset.y_test)
+    write_array(run.path / "spread.npy", work.partition.spread)
     obsolete = _obsolete(work, only)
     _write_timings(run, work, set(obsolete), seconds)
     run.manifest["device"] = work.pipeline.trained_with["device"]

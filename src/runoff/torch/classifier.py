@@ -17,7 +17,7 @@ from runoff._io.progress import with_progress
 from runoff.ballots import Ballots, points
 from runoff.encoders import Encoder
 from runoff.ensemble import Ensemble
-from runoff.errors import InputError
+from runoff.errors import InputError, check_whole
 from runoff.fitting.edits import Edit
 from runoff.recipes import Recipe
 from runoff.samples import Dense, Rows, Samples
@@ -132,8 +132,7 @@ class TorchClassifier(Ensemble):
     def add_seeds(self, n: int) -> Self:
         """Train n more networks per member with the same recipe; existing networks do not change."""
         check_is_fitted(self)
-        if not isinstance(n, (int, np.integer)) or isinstance(n, bool) or n < 1:
-            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
+        check_whole("n", n, 1)
         self._check_samples()
         before = self.__dict__.copy()
         try:

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from runoff._io.files import written_whole
 from runoff._version import __version__
-from runoff.errors import InputError
+from runoff.errors import check_whole
 from runoff.recipes import Recipe
 from runoff.torch import devices, networks
 from runoff.torch.building import State, build, seeded_generators, tensors_of
@@ -50,8 +50,7 @@ class Pretraining:
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("batch", 2), ("pool", 1), ("renewed", 1), ("seed", 0)):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < least:
-                raise InputError(f"{name} must be a whole number of at least {least}, got {getattr(self, name)!r}")
+            check_whole(name, getattr(self, name), least)
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step."""
