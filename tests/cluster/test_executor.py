@@ -270,7 +270,7 @@ def test_errors_of_ray_itself_are_one_sentence(ray_of, log, storage, monkeypatch
     next(results)
     with monkeypatch.context() as patched:
         patched.setattr(ray, "wait", broken)
-        with pytest.raises(ClusterError, match=r"the Ray cluster failed \(RaySystemError: .*\): what is finished"):
+        with pytest.raises(ClusterError, match=r"the Ray cluster failed \(RaySystemError: .*\): finished results"):
             list(results)
 
 
@@ -288,7 +288,9 @@ def test_storage_that_workers_do_not_see(ray_of, log, tmp_path, monkeypatch):
 
 
 def test_a_cluster_without_what_a_task_takes(ray_of, log):
-    with pytest.raises(InputError, match=r"no node of the cluster has what a task takes \(CPU 64\) within 1 seconds"):
+    with pytest.raises(
+        InputError, match=r"no node of the cluster has the resources of a task \(CPU 64\) within 1 seconds"
+    ):
         list(ray_of(cpus=64, wait=1.0).run(Counted(log), [1]))
 
 

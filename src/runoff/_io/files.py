@@ -129,8 +129,8 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 def written_whole(path: str | Path, *, binary: bool = False, among_many: bool = False) -> Iterator[IO[Any]]:
     """Open a temporary file for writing, and rename it to `path` when it is complete and on disk.
 
-    What killed calls for the same path left is removed first, except `among_many` files, where looking for it would
-    take long and `leftovers` is for that.
+    Temporary files that killed calls left for the same path are removed first, except with `among_many`, for folders
+    that take long to list: use `leftovers` there.
     """
     path = Path(path)
     if not among_many:
@@ -165,7 +165,7 @@ def _temporary_file(path: Path) -> tuple[int, str]:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove temporary files of `path` whose writers no longer exist; where there are no locks, none."""
+    """Remove temporary files of `path` whose writers no longer exist; do nothing if there are no locks."""
     pattern = re.compile(rf"{re.escape(f'.{path.name}.')}[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)
     try:
         found = [file for file in path.parent.iterdir() if LOCKED and pattern.fullmatch(file.name)]
@@ -180,7 +180,7 @@ def _remove_abandoned(path: Path) -> None:
 def _new_file(path: Path) -> tuple[int, str]:
     """Create a temporary file beside `path`, with the permissions that the umask leaves.
 
-    The umask is not read: that needs to change it for a moment, for all threads of the process.
+    The umask is not read, since reading it means changing it for a moment, for all threads of the process.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     while True:

@@ -41,8 +41,8 @@ def most_flipped(contested: Contested, edits: int, rounds: int, deadline: float 
 
     Each round fits functions to the moments of a random attack, then weights all functions so far for the moments that
     are worst for them. The next moments lie between both: the worst moments are nearly those of a single attack, and
-    functions would overfit to them. With a deadline, every round
-    ends with a proof, and the best one so far is returned when the time is up.
+    functions would overfit to them. With a deadline, every round ends with a proof, and the best one so far is returned
+    when the time is up.
     """
     n_buckets, n_inputs = contested.spread.n_buckets, len(contested)
     too_large = n_buckets > MOST_BUCKETS or edits > majorants.MOST_EDITS

@@ -98,7 +98,7 @@ class Plan:
     def __str__(self) -> str:
         per_worker = f"{size(self.memory)} per worker"
         tasks = f"{self.results:,} to train in {count(len(self.tasks), 'task')}"
-        time = f"roughly {duration(self.seconds)} ({self.basis}; without the start of workers)"
+        time = f"roughly {duration(self.seconds)} ({self.basis}; excluding the start of workers)"
         return f"{self.place}: {tasks}, {time}, {per_worker}"
 
 

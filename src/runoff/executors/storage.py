@@ -96,9 +96,9 @@ class Storage:
                 pass
 
     def close(self) -> None:
-        """Delete what killed processes left, and the folder if it is empty.
+        """Delete the files that killed processes left, and the folder if it is empty.
 
-        Where other runs may use the folder, that is what is older than an hour.
+        If other runs may use the folder, only files older than an hour are deleted.
         """
         old = time.time() - (0 if self.private else LEFT)
         for name in self._names():

@@ -54,7 +54,7 @@ def checked(y: Any, fixed: bool = False) -> tuple[Labels, list[Any]]:
         array = column_or_1d(y, warn=True)
     except ValueError:
         shape = np.shape(y)
-        one_hot = ": of rows with a column per class, pass y.argmax(axis=1)" if len(shape) == 2 else ""
+        one_hot = ": if it has one column per class, pass y.argmax(axis=1)" if len(shape) == 2 else ""
         raise InputError(f"y must be one label per sample, a 1d array, got shape {shape}{one_hot}") from None
     try:
         assert_all_finite(array, input_name="y")
@@ -72,8 +72,8 @@ def checked(y: Any, fixed: bool = False) -> tuple[Labels, list[Any]]:
         except ValueError:
             kind = type_of_target(array)
             raise InputError(
-                f"y must hold classes, and other numbers are not classes (Unknown label type: {kind}), got "
-                f"{values[0]!r:.40} first: turn them into few classes, for instance with numpy.digitize"
+                f"y must hold class labels, got numbers such as {values[0]!r:.40} (Unknown label type: {kind}): turn "
+                "them into a few classes, for example with numpy.digitize"
             ) from None
     return array, values
 

@@ -42,9 +42,8 @@ def collect(
     inputs, these counts equal `certified_accuracy`. With `to`, the name of a class, the report has a table of radii
     towards it. With `collective`, a number of seconds per run, the guarantee says how many predictions stay correct
     under one attack on all inputs at once, at the headline budget. Runs on the same test inputs share a sample of them,
-    in `samples`; `opened` is an input of the first run that is included in its sample and that the page displays
-    first. `progress` is called with a
-    message before slow steps.
+    in `samples`; `opened` is an input of the first run that is included in its sample and that the page displays first.
+    `progress` is called with a message before slow steps.
     """
     if not sources or not elections:
         raise InputError("a report needs at least one run and one election")
