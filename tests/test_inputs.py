@@ -225,6 +225,7 @@ def test_what_kernels_are_given_of_each_type(dtype, read_as):
     given = ballots.readable(SCORES.astype(dtype))
     assert given.dtype == np.dtype(read_as)
     assert given.flags.c_contiguous
+    assert not given.flags.writeable  # so that no kernel is compiled twice
     if np.dtype(dtype).newbyteorder("=").name in ballots.READ_AS:
         np.testing.assert_array_equal(given, SCORES.astype(dtype))
     np.testing.assert_array_equal(runoff.rank(given), runoff.rank(SCORES.astype(dtype)))

@@ -12,6 +12,7 @@ import pytest
 import runoff
 from reference import RULES
 from runoff import elections, spreads
+from runoff.ballots import readable
 from test_reference import FromThreats, lopsided
 from tests.torture.oracle import NEVER, truth
 
@@ -70,6 +71,7 @@ def election_of(number):
 
 def certified(rule, scores, spread):
     """Return the results of the kernels, called in every way."""
+    scores = readable(scores)
     reach, out, found = spreads.Spread.from_any(spread, scores.shape[1]).reach, np.zeros((3, len(scores)), np.int64), []
     for tight in (False, True) if rule.in_paper else (True,):
         rule.certify_disjoint(scores, tight, *out)
@@ -85,6 +87,7 @@ def certified(rule, scores, spread):
 
 def targets(rule, scores, spread):
     """Return what each class needs to win."""
+    scores = readable(scores)
     reach, found = spreads.Spread.from_any(spread, scores.shape[1]).reach, []
     for target in range(scores.shape[2]):
         out = np.zeros((2, len(scores)), np.int64)
@@ -217,7 +220,7 @@ def test_where_a_maximin_search_raises_the_bound(shape, seed, i):
     """Each row of a threat is met by one member, but no member meets them all: about one election in 50,000."""
     scores = np.random.default_rng(seed).normal(size=(20_000, *shape))[i : i + 1]
     rule, out = elections.get("maximin"), np.zeros((3, 1), np.int64)
-    rule.certify_spread(scores, True, spreads.disjoint(shape[0]).reach, 0, *out)
+    rule.certify_spread(readable(scores), True, spreads.disjoint(shape[0]).reach, 0, *out)
     bound = out[2, 0]
     assert runoff.certify(scores, election="maximin").radius[0] == bound == 1
     assert truth(scores, "maximin", [[j] for j in range(shape[0])])[2][0] == 2

@@ -76,7 +76,7 @@ def points(block: NDArray[Any]) -> Ballots:
     if n_classes <= 64 and block.size > 2**12 and block.dtype.name in ("float32", "float64"):
         from runoff._kernels.counting import give_points
 
-        give_points(np.ascontiguousarray(block).reshape(-1, n_classes), result.reshape(-1, n_classes))
+        give_points(readable(block).reshape(-1, n_classes), result.reshape(-1, n_classes))
         return result
     # A stable ascending sort of the reversed classes: of equal scores, the higher index is first and gets fewer points.
     order = np.argsort(block[..., ::-1], axis=-1, kind="stable")
@@ -102,12 +102,17 @@ def constant_members(scores: Any) -> int | None:
 
 
 def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:
-    """Return scores with the same rankings in a type that kernels support; `start` is the first input of the block."""
+    """Return scores with the same rankings in a type that kernels support; `start` is the first input of the block.
+
+    The result cannot be written to: Numba compiles every kernel again for arrays that differ in this only, such as
+    those of memory-mapped files.
+    """
     read_as = READ_AS.get(block.dtype.newbyteorder("=").name)
-    if read_as is not None:
-        return np.ascontiguousarray(block, dtype=read_as)
-    check_finite(block, start)
-    return points(block)
+    if read_as is None:
+        check_finite(block, start)
+    result = (points(block) if read_as is None else np.ascontiguousarray(block, dtype=read_as)).view()
+    result.flags.writeable = False
+    return result
 
 
 def prefer(ballots: Ballots, firsts: NDArray[np.int64], last: int | None = None) -> Ballots:
