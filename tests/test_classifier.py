@@ -146,6 +146,17 @@ def test_an_update_keeps_to_the_recipe_of_the_fit():
     assert changed(fitted.update(remove=(X[:1], Y[:1])), small().fit(X[1:], Y[1:])) == []
 
 
+def test_updates_scores_and_files_keep_to_the_type_of_numbers_of_the_fit(tmp_path):
+    fine = X + 1e-9 * np.arange(64)  # other numbers in single precision
+    fitted = small().fit(fine, Y)
+    expected = fitted.scores(fine[:20]).values
+    fitted.set_params(dtype="float32")
+    np.testing.assert_array_equal(fitted.scores(fine[:20]).values, expected)
+    fitted.save(tmp_path / "saved")
+    np.testing.assert_array_equal(RunoffClassifier.load(tmp_path / "saved").scores(fine[:20]).values, expected)
+    assert changed(fitted.update(remove=(fine[:1], Y[:1])), small().fit(fine[1:], Y[1:])) == []
+
+
 def test_labels_of_mixed_kinds_are_refused():
     with pytest.raises(ValueError, match="y must hold labels of one kind, got strings and numbers"):
         small().fit(X[:3], [1, 2, "3"])

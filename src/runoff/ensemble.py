@@ -76,8 +76,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.__dict__ = before
 
     def _fit(self, X: Any, y: Any, groups: Any) -> None:
-        # `update` keeps these classes, even if the setting changes in between.
+        # `update` and scoring keep the classes and the type of numbers, even if the settings change in between.
         self._fixed_classes = None if self.classes is None else labels.sorted_classes(self.classes)
+        self._numbers = np.dtype(getattr(self, "dtype", None) or np.float64)
         X, y = self._checked(X, y, reset=True)
         if self.threat == "samples":  # if samples are trusted, a step may be fitted on all of them
             checking.warn_of_fitted_steps(X, stacklevel=3)
@@ -117,7 +118,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         With digests, each content is transformed once, in an order that depends on the set only.
         """
-        numbers = np.dtype(getattr(self, "dtype", None) or np.float64)
+        numbers = self._numbers
         if self.encoder_ is not None:
             return Dense(self.encoder_.features(inputs.data, show=self.progress)).with_numbers(numbers)
         if self.shared_ is None:
@@ -313,6 +314,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             width=self._width,
             sources=self._source_sizes,
             n_single_class=self._n_single_class,
+            numbers=self._numbers.name,
         )
 
     def restore(self, state: FittedState) -> None:
@@ -323,7 +325,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._training_sets, self.member_sizes_ = state.training_sets, state.member_sizes
         self._seed, self._n_seeds, self._width = state.seed, state.n_seeds, state.width
         self._samples, self._source_sizes, self.shared_, self.encoder_ = None, state.sources, None, None
-        self._n_single_class = state.n_single_class
+        self._n_single_class, self._numbers = state.n_single_class, np.dtype(state.numbers)
         self.threat = "labels" if state.partition.unit == "labels" else "samples"
 
     def _check_samples(self) -> None:

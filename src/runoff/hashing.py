@@ -90,7 +90,8 @@ def plain_floats(array: NDArray[Any]) -> NDArray[np.float64]:
     The order in memory decides the order of sums, and one inserted row may change it: images with the channels moved to
     the end by a transpose become contiguous when they are joined with others.
     """
-    floats = np.ascontiguousarray(array, np.float64) + 0.0
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        floats = np.ascontiguousarray(array, np.float64) + 0.0
     floats[np.isnan(floats)] = np.nan
     return floats
 

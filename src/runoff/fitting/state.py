@@ -25,3 +25,4 @@ class FittedState:
     width: tuple[str, tuple[int, ...]]  # the kind and the width of X
     sources: tuple[int, float] | None = None  # their number, and the share of the samples of the largest
     n_single_class: int = 0  # members with samples of one class only
+    numbers: str = "float64"  # type of numbers for members

@@ -52,8 +52,9 @@ def save(classifier: RunoffClassifier, path: Path) -> None:
         if (shared := classifier.shared_) is not None:
             state = {"shared": classifier.shared, "fitted": shared.fitted, "kinds": _as_lists(shared.kinds)}
             (folder / "shared.skops").write_bytes(sio.dumps(state))
-        if classifier.dtype is not None:
-            manifest["dtype"] = np.dtype(classifier.dtype).name
+        numbers = classifier.fitted_state().numbers
+        if classifier.dtype is not None or numbers != "float64":
+            manifest["dtype"] = numbers
         manifest |= {
             "versions": versions(trusted_types.packages(set(sio.get_untrusted_types(data=estimator)))),
             "n_features_in": getattr(classifier, "n_features_in_", None),
@@ -102,10 +103,9 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
 
     def assemble(path: Path, manifest: dict[str, Any]) -> RunoffClassifier:
         files = manifest["files"]
-        classifier = kind(**settings_of(path, manifest))
+        number_type(manifest.get("dtype"))
+        classifier = kind(**settings_of(path, manifest), dtype=manifest.get("dtype"))
         restore(classifier, path, manifest)
-        classifier.dtype = manifest.get("dtype")
-        number_type(classifier.dtype)
         if manifest["n_features_in"] is not None:
             classifier.n_features_in_ = int(manifest["n_features_in"])
         if manifest["feature_names_in"] is not None:

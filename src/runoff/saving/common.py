@@ -132,6 +132,7 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
         width=(manifest["width"][0], tuple(manifest["width"][1])),
         sources=_sources(path, manifest),
         n_single_class=int(manifest.get("single_class", 0)),
+        numbers=manifest.get("dtype", "float64"),
     )
     classifier.restore(state)
 
