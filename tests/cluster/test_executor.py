@@ -1,5 +1,7 @@
 """The Ray executor: every result arrives exactly once, whatever is lost."""
 
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -223,6 +225,17 @@ def test_closing_ends_all_tasks(ray_of, log, storage):
     attempts = len(list(Path(log).glob("*-*")))
     time.sleep(1)
     assert len(list(Path(log).glob("*-*"))) == attempts < 100
+
+
+def test_a_driver_that_is_terminated_cancels_its_tasks(cluster, log):
+    """By Slurm at the end of a job's time, or by Kubernetes."""
+    code = (
+        "import os, signal, sys; from runoff.executors import Ray; from work_of_tests import Counted\n"
+        "for _ in Ray(address=sys.argv[1]).run(Counted(sys.argv[2], files=False), list(range(9))):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, cluster.address, log], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (143, "")
 
 
 def test_data_is_sent_once(ray_of, log, storage, monkeypatch):

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import math
 import os
+import signal
+import sys
+import threading
 import time
 import warnings
 import weakref
@@ -170,6 +173,7 @@ class Ray(Executor):
         variables = {name: os.environ[name] for name in SETTINGS_OF_BITS if name in os.environ}
         settings: dict[str, Any] = {"runtime_env": {"env_vars": variables}} if variables else {}
         address = self.address or os.environ.get("RAY_ADDRESS") or "local"  # not any running cluster
+        on_term = signal.getsignal(signal.SIGTERM)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -179,6 +183,9 @@ class Ray(Executor):
                     f"address must be that of a running Ray cluster with the versions of Python and Ray that are here, "
                     f"but connecting to {address} failed: {' '.join(str(error).split())[:300]}"
                 ) from None
+        if threading.current_thread() is threading.main_thread() and on_term is not None:
+            # Slurm and Kubernetes end a job with this signal, for which Ray would print its stack and abort.
+            signal.signal(signal.SIGTERM, _terminated if on_term is signal.SIG_DFL else on_term)
         return ray
 
     def _needs(self, member: int) -> dict[str, float]:
@@ -285,6 +292,11 @@ class Ray(Executor):
         return Plan(
             len(items), tuple(map(tuple, groups)), workers, place, total / workers, memory, work.basis(self.place)
         ), uncut
+
+
+def _terminated(*_: Any) -> None:
+    """Exit as a shell expects of a terminated process, after tasks are cancelled."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 @contextmanager
