@@ -427,6 +427,7 @@ def test_settings_and_data_that_do_not_fit():
             method(*([] if call in ("balance", "n_idle", "update", "fit_undefended") else [INPUTS]))
     with pytest.raises(NotFittedError):
         RunoffClassifier().fitted_state()
+    assert not hasattr(RunoffClassifier(), "predict_proba")
 
 
 def test_a_fit_that_fails_leaves_everything_as_it_was():

@@ -397,8 +397,12 @@ def test_statements_that_are_refused(tmp_path):
     predicate = statement["predicate"]
     is_none = ["is not an attestation of a run"]
     for change in ({"_type": "x"}, {"predicateType": "x"}, {"predicate": []}, {"subject": []}, {"subject": 5},
-                   {"subject": [{}]}, {"subject": [{"digest": []}]}):  # fmt: skip
+                   {"subject": statement["subject"] * 2}, {"predicate": {"certificates": {}}}):  # fmt: skip
         assert compared(tmp_path, {**statement, **change}) == is_none
+    for subject in ({}, {"digest": []}, {"name": "x", "digest": statement["subject"][0]["digest"]}):
+        assert compared(tmp_path, {**statement, "subject": [subject]}) == [
+            "attests to a manifest.json other than the one in this directory"
+        ]
     for text in ("[]", "5", "{}"):
         assert compared(tmp_path, text) == is_none
     assert compared(tmp_path, "{") == ["is not JSON"]
