@@ -11,8 +11,9 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_digits, load_iris
-from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier, VotingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -164,6 +165,12 @@ def test_threads_of_an_estimator_are_turned_off_wherever_they_are_set():
     assert all(np.array_equal(repeated[0], again) for again in repeated)
     np.testing.assert_array_equal(plain.scores(INPUTS).values, repeated[0])
     assert forest.n_jobs == 2  # the user's estimator is not changed
+
+
+def test_an_estimator_that_predicts_only_after_its_fit_is_accepted():
+    stacked = StackingClassifier([("bayes", GaussianNB()), ("neighbours", KNeighborsClassifier(3))], cv=2)
+    assert not hasattr(stacked, "predict")
+    assert RunoffClassifier(stacked, n_partitions=2, classes=range(3)).fit(FLOWERS, KINDS).score(FLOWERS, KINDS) > 0.9
 
 
 def test_columns_for_pairs_of_classes_are_not_taken_for_classes():

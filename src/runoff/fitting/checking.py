@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_clusterer, is_regressor
+from sklearn.base import is_classifier, is_clusterer, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
@@ -116,6 +116,7 @@ def member_estimator(estimator: Any) -> None:
         name = estimator.__name__
         raise InputError(f"estimator must be an instance, got the class {name}: write {name}()")
     scored = any(hasattr(estimator, method) for method in ("predict", "predict_proba", "decision_function"))
+    scored |= hasattr(estimator, "__sklearn_tags__") and is_classifier(estimator)  # some have predict only after fit
     if not (scored and hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
         what = f"{type(estimator).__name__} without predict" if hasattr(estimator, "fit") else f"{estimator!r:.60}"
         raise InputError(
