@@ -130,6 +130,15 @@ def test_bad_scores(message):
     assert str(caught.value).count("\n") == 0
 
 
+def test_predicted_classes_are_enough_for_plurality():
+    rng = np.random.default_rng(0)
+    scores = rng.normal(loc=(0, 1, 0, 0.5), size=(60, 9, 4))
+    predictions = scores.argmax(axis=2)
+    for spread in (None, [[0, 3], [1, 4], [2, 5], [6, 8], [7, 0]]):
+        settings = {"election": "plurality", "spread": spread}
+        same(runoff.certify(np.eye(4)[predictions], **settings), runoff.certify(scores, **settings))
+
+
 def test_nan_is_found_in_any_block_and_by_rank(monkeypatch):
     monkeypatch.setattr("runoff.scores.BLOCK_BYTES", 300)
     message = "got nan for input 17, member 6, class 2"
