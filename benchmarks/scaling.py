@@ -129,11 +129,12 @@ def overhead(table):
     table.add(f"{MEMBERS:,} tiny members on Ray, one worker: beside local", each, "ms a member", at_most=5)
     table.add("the same locally", 1000 * seconds["local"] / MEMBERS, "ms a member")
     with tempfile.TemporaryDirectory() as folder:
-        few, many = (timed(Sleeping(0, SCORES), n, Path(folder) / "arriving") for n in (20, 420))
+        few, many = (min(timed(Sleeping(0, SCORES), n, Path(folder) / f"{n}-{i}") for i in range(2)) for n in (20, 420))
     collect = (many - few) / 400
     table.add("a result of 400 kB by way of a folder", 1000 * collect, "ms a member")
     table.add("a run of 20 such results: plan, data, tasks", few, "s")
     ray.shutdown()
+    collect = max(0.0, collect)  # where other programs disturb
     return collect, few - 20 * collect
 
 

@@ -31,18 +31,16 @@ class Row:
 
     @property
     def target(self) -> str:
-        if self.at_most is not None:
-            return f"at most {self.at_most:g}"
-        return "" if self.at_least is None else f"at least {self.at_least:g}"
+        limits = (("at least", self.at_least), ("at most", self.at_most))
+        return ", ".join(f"{word} {limit:g}" for word, limit in limits if limit is not None)
 
     @property
     def verdict(self) -> str:
         if self.measured is None:
             return "FAILED"
-        for limit, met in ((self.at_most, operator.le), (self.at_least, operator.ge)):
-            if limit is not None:
-                return "ok" if met(self.measured, limit) else "MISSED"
-        return ""
+        limits = ((self.at_most, operator.le), (self.at_least, operator.ge))
+        met = [holds(self.measured, limit) for limit, holds in limits if limit is not None]
+        return "" if not met else "ok" if all(met) else "MISSED"
 
     @property
     def number(self) -> str:

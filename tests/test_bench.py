@@ -20,6 +20,9 @@ def test_verdicts():
     assert Row("a", float("nan"), "x", at_most=3).verdict == "MISSED"
     assert Row("a", 2.9, "x", at_least=3).verdict == "MISSED"
     assert Row("a", 2.9, "x").verdict == ""
+    both = [Row("a", measured, "x", at_least=0.6, at_most=1.6) for measured in (0.5, 1, 2)]
+    assert [row.verdict for row in both] == ["MISSED", "ok", "MISSED"]
+    assert both[0].target == "at least 0.6, at most 1.6"
     failed = Row("a", None, "", at_most=3, error="ValueError: no")
     assert (failed.verdict, failed.number) == ("FAILED", "ValueError: no")
 
