@@ -68,7 +68,7 @@ def test_invalid_input_is_refused(tmp_path):
         (
             ("train", "digits", *SMALL, "--classes", 3, "--out", tmp_path / "x"),
             2,
-            "--classes applies to your own data only, not to digits",
+            "classes applies to your own data only, not to 'digits'",
         ),
         (("certify", tmp_path), 2, "is not a run: it has no manifest.json"),
         (("update", tmp_path / "nothing", "--add", "x.npz"), 2, "nothing is not a run: it has no manifest.json"),

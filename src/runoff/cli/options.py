@@ -38,9 +38,20 @@ data_dir = click.option(
 )
 bound = click.option("--bound", type=click.Choice(BOUNDS), default="tight", show_default=True, help="Use this bound.")
 device = click.option("--device", help="Use cpu, cuda or cuda:N. Default: a GPU if there is one.")
+
+
+def _register(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        from runoff.torch import custom
+
+        custom.register(value)
+
+
 own_network = click.option(
     "--network",
     metavar="FILE.py:FUNCTION",
+    callback=_register,
+    expose_value=False,
     help="Load the network of the run from this file, as in net.py:make_net, if it was trained with your own.",
 )
 

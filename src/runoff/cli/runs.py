@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from runoff._io.text import count, duration
 from runoff.cli.options import TrainingOptions
-from runoff.errors import InputError, RunError
+from runoff.errors import RunError
 
 # Commands import heavy modules when they need them, so that `runoff --help` is fast.
 if TYPE_CHECKING:
@@ -26,22 +25,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("runoff")
-
-
-def load_dataset(dataset: str, data_dir: Path | None, classes: int | Sequence[str] | None = None) -> Dataset:
-    """Load a dataset by name or path."""
-    from runoff import datasets
-
-    if dataset in datasets.NAMES and classes is not None:
-        raise InputError(f"--classes applies to your own data only, not to {dataset}: leave it out")
-    return datasets.load_images(dataset, data_dir, classes=classes)
-
-
-def register(network: str) -> None:
-    """Register a network from a user's file under the name that runs record."""
-    from runoff.torch import custom
-
-    custom.register(network)
 
 
 def dataset_of(run: Run, data_dir: Path | None) -> Dataset:

@@ -9,7 +9,7 @@ import click
 
 from runoff import elections
 from runoff.cli.options import TrainingOptions, training_options
-from runoff.cli.runs import load_dataset, show_plan, show_training, warn_of_idle_members
+from runoff.cli.runs import show_plan, show_training, warn_of_idle_members
 from runoff.errors import InputError, RunError
 from runoff.recipes import NETWORKS, RECIPES
 from runoff.saving.tables import is_table
@@ -143,13 +143,13 @@ def train(
     if label_column is not None or group_column is not None:
         option = "--group-column" if label_column is None else "--label-column"
         raise InputError(f"{option} is for .csv and .parquet tables, and {dataset} is not one: leave it out")
-    from runoff import recipes
+    from runoff import datasets, recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work
     from runoff.torch import custom, starting
 
     network = custom.register(network)
-    data = load_dataset(dataset, options.data_dir, classes)
+    data = datasets.load_images(dataset, options.data_dir, classes=classes)
     if not data.classes_fixed:
         raise RunError(
             f"{dataset} must define its classes, or one sample with a new label would change every member: use "
@@ -209,10 +209,9 @@ def _check_only_encoder(
     """Raise an error if `--encoder` is combined with options for networks."""
     given = {
         "--network": network != "nin", "--recipe": recipe is not None, "--epochs": epochs is not None,
-        "--weights": weights is not None,
+        "--weights": weights is not None, "--n-seeds": n_seeds > 1,
     }  # fmt: skip
-    option = next((name for name, is_given in {**given, "--n-seeds": n_seeds > 1}.items() if is_given), None)
-    if option is not None:
+    if option := next((name for name, is_given in given.items() if is_given), None):
         raise RunError(f"{option} is for networks, which are not trained with --encoder: leave one of them out")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from runoff._io.files import written_whole
 from runoff.cli.options import TrainingOptions, own_network, training_options
-from runoff.cli.runs import dataset_of, register, show_plan, show_training
+from runoff.cli.runs import dataset_of, show_plan, show_training
 from runoff.errors import DatasetError, RunError
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def update(
     run: Path,
     add: Path | None,
     remove: Path | None,
-    network: str | None,
     again: bool,
     options: TrainingOptions,
 ) -> None:
@@ -49,8 +48,6 @@ def update(
     from runoff.runs.edits import edited
     from runoff.runs.work import work_of
 
-    if network is not None:
-        register(network)
     Run.require(run)
     with locked(run, reading=options.dry_run):
         existing = Run.open(run)

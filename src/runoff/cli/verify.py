@@ -15,7 +15,6 @@ from runoff.cli.options import as_json as json_option
 from runoff.cli.options import data_dir as data_dir_option
 from runoff.cli.options import device as device_option
 from runoff.cli.options import own_network
-from runoff.cli.runs import register
 from runoff.errors import DatasetError, InputError, RunoffError
 from runoff.saving.tables import is_table
 
@@ -64,7 +63,6 @@ def verify(
     retrain: int,
     seed: int | None,
     trusted: tuple[str, ...],
-    network: str | None,
     device: str | None,
     attest: Path | None,
     attestation: Path | None,
@@ -87,8 +85,6 @@ def verify(
     signing = (signature, allowed_signers, signer)
     if any(part is not None for part in signing) and (None in signing or attestation is None):
         raise InputError("a signature needs --attestation, --signature, --allowed-signers and --signer together")
-    if network is not None:
-        register(network)
     if not path.is_dir():
         raise InputError(f"{path} must be the directory of a run or of a saved classifier")
     is_classifier = verifier.kind_of(path) in ("runoff classifier", "runoff torch classifier")

@@ -100,30 +100,25 @@ def tar_stream(path: Path, budget: int, most: Callable[[str], int | None]) -> It
         raise InputError(f"it is truncated or damaged ({error})") from None
 
 
-class _LimitedGzip(gzip.GzipFile):
+class _Limited:
     """A stream with a limit, because tarfile keeps extended headers of any size in memory."""
 
     left = HEADERS  # bytes
 
     def read(self, size: int | None = -1) -> bytes:
-        data = super().read(size)
+        data: bytes = super().read(-1 if size is None else size)  # type: ignore[misc]
         self.left -= len(data)
         if self.left < 0:
             raise InputError(LARGER)
         return data
 
 
-class _LimitedBz2(bz2.BZ2File):
-    """The same for bzip2."""
+class _LimitedGzip(_Limited, gzip.GzipFile):
+    pass
 
-    left = HEADERS  # bytes
 
-    def read(self, size: int | None = -1) -> bytes:
-        data = super().read(-1 if size is None else size)
-        self.left -= len(data)
-        if self.left < 0:
-            raise InputError(LARGER)
-        return data
+class _LimitedBz2(_Limited, bz2.BZ2File):
+    pass
 
 
 class Files(ABC):

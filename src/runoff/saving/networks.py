@@ -56,11 +56,7 @@ def versions(trainer: Trainer) -> dict[str, str]:
 
 def load(kind: type[TorchClassifier], path: Path, network: Factory | None, device: Any) -> TorchClassifier:
     """Check every file and assemble the classifier."""
-
-    def assemble(path: Path, manifest: dict[str, Any]) -> TorchClassifier:
-        return _assemble(kind, path, manifest, network, device)
-
-    return load_directory(path, KIND, assemble)
+    return load_directory(path, KIND, lambda path, manifest: _assemble(kind, path, manifest, network, device))
 
 
 def _assemble(
