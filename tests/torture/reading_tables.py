@@ -8,6 +8,7 @@ import numpy as np
 
 import runoff
 from runoff import samples
+from runoff.cli.options import TableInputs
 from runoff.cli.scored import Scored
 from runoff.saving import tables
 from tests.torture import damage, damage_tables
@@ -20,6 +21,7 @@ SAMPLES = b"""age,city,note,group,label
 -2e3,Oslo,"b, ""c""\nd",x,yes
 ,Lima,7,z,no
 """
+NO_TABLE = TableInputs(None, None, None)
 LONG = [(i, m, c, (3 * i + 5 * m + 7 * c) % 11 / 4, i % 2) for i in range(3) for m in range(3) for c in range(2)]
 
 
@@ -97,7 +99,7 @@ class LongCsv(Reader):
         return {self.file: damage_tables.in_csv(rng, self.files[self.file])}, False
 
     def read(self) -> Any:
-        found = Scored.read(self.folder / self.file, None, None, None, None, None, None, ExitStack())
+        found = Scored.read(self.folder / self.file, None, None, None, NO_TABLE, ExitStack())
         assert found.table is not None
         certificates = runoff.certify(found.scores)
         return certificates.radius.tolist(), found.named(certificates).prediction.tolist()
@@ -153,7 +155,7 @@ class Predictions(Reader):
         from runoff.report._undefended import class_indices
 
         paths = [self.folder / f"{name}.npy" for name in ("scores", "labels", "spread", "predictions")]
-        found = Scored.read(*paths[:3], None, None, None, None, ExitStack())
+        found = Scored.read(*paths[:3], None, NO_TABLE, ExitStack())
         certificates = runoff.certify(found.scores, spread=found.spread)
         accuracy = runoff.certified_accuracy(certificates, found.labels, [0, 1])
         known = class_indices(paths[3], ["0", "1", "2"], 4)
