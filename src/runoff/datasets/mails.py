@@ -45,9 +45,10 @@ def sender_domain(mail: str) -> str:
     bracketed = re.findall(r"<([^<>]*)>", value)
     domains = _ADDRESS.findall(bracketed[-1] if bracketed else value)
     labels = [label for label in domains[-1].lower().split(".") if label] if domains else []
-    if len(labels) < 2:
+    numeric = all(label.isdigit() for label in labels)
+    if len(labels) < 2 or (numeric and len(labels) == 2):  # 7.0 is a number, and not every number can name a source
         return UNKNOWN
-    if all(label.isdigit() for label in labels):
+    if numeric:
         return ".".join(labels)
     country = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL
     return ".".join(labels[-3 if country else -2 :])
