@@ -63,6 +63,7 @@ PARTS = {
             "test_verify_runs.py",
             "test_verify_files.py",
             "test_verify_classifiers.py",
+            "test_verify_programs.py",
             "test_check_by_hand.py",
         ),
     ),
