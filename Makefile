@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-networks test-ray test-packages test-docs coverage test-fast test-browser test-slow lint types compiled bench bench-compare tightness torture mutants mutants-changed poisoning
+.PHONY: demo test test-networks test-ray test-packages test-docs coverage test-fast test-browser test-slow lint types bench bench-compare tightness torture mutants mutants-changed poisoning
 .PHONY: lock locked sbom dist docs docs-serve graph clean help
 
 help:
@@ -64,11 +64,14 @@ types: $(READY)
 	$(BIN)/mypy
 
 # Kernels are compiled first, each once: workers of pytest begin with the same tests, and would both compile them.
-compiled: $(READY)
+COMPILED := build/.kernels-ready
+
+$(COMPILED): $(READY) $(wildcard src/runoff/_kernels/*.py)
 	PYTHONPATH=src $(BIN)/python -m tests.compiled
+	mkdir -p build && touch $@
 
 # The second run is without compilation, where numpy warns of integers that overflow.
-test: lint types compiled
+test: lint types $(COMPILED)
 	$(BIN)/pytest -n 2 --ignore=tests/test_docs.py $(foreach file,$(NETWORKS),--ignore=$(file))
 	NUMBA_DISABLE_JIT=1 $(BIN)/pytest -n 2 -q --hypothesis-profile=fast $(UNCOMPILED)
 
@@ -91,7 +94,7 @@ SLOW_TESTS := test_docs* test_torch* test_runs* test_reproduce* test_report* tes
 	test_verify* test_datasets* test_isolation* test_cli* test_torture* test_mutants* test_units* test_labels_only* \
 	test_encoders* test_collective* test_executors* test_saving* test_first_hour* test_pinned* test_planning* test_results*
 
-test-fast: compiled
+test-fast: $(COMPILED)
 	$(BIN)/ruff check .
 	$(BIN)/pytest -n 2 -q --hypothesis-profile=fast $(foreach name,$(SLOW_TESTS),--ignore-glob='tests/$(name)')
 

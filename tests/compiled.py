@@ -8,6 +8,7 @@ import multiprocessing
 import numpy as np
 
 import runoff
+from runoff._kernels.compiling import cache_directory
 from runoff.spreads import cyclic
 
 CASES = [
@@ -32,6 +33,6 @@ def compile_one(case):
             certificates.radius_to(0)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and cache_directory() is not None:
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         pool.map(compile_one, CASES, chunksize=1)
