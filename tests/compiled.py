@@ -10,10 +10,13 @@ import numpy as np
 import runoff
 from runoff._kernels.compiling import cache_directory
 from runoff.spreads import cyclic
+from tests.torture.oracle import truth
+from tests.torture.targets import truth_to
 
 CASES = [
     *((election, dtype) for election in ("runoff", "maximin", "plurality") for dtype in ("u1", "f4", "f8", "u2")),
     ("collective", "f4"),
+    ("brute force", "f4"),
 ]
 
 
@@ -25,6 +28,10 @@ def compile_one(case):
         runoff.rank(scores.astype("f8"))
         certificates = runoff.certify(np.repeat(scores[:20], 8, axis=1), election="plurality")
         runoff.collective_accuracy(certificates, certificates.prediction, [12], rounds=1)
+        return
+    if election == "brute force":
+        truth(scores[:1, :4], "runoff", None)
+        truth_to(scores[:1, :4], "runoff", None, 0)
         return
     for spread in (cyclic(7, [0, 1, 3]), None):
         certificates = runoff.certify(scores[:2], election=election, spread=spread)
