@@ -111,7 +111,7 @@ def test_a_dry_run_of_a_table_describes_its_members():
     assert not Path("planned").exists()
 
 
-def test_sentences_of_certify_are_one_line_each_and_names_are_text():
+def test_sentences_of_certify_are_one_line_each_and_names_are_text(monkeypatch):
     kinds = np.array(["[b]ham", "spam"])[np.arange(40) % 2]
     rows = [
         (i, m, c, float(c == k) + RNG.random() / 2) for i, k in enumerate(kinds) for m in range(9) for c in {*kinds}
@@ -120,10 +120,16 @@ def test_sentences_of_certify_are_one_line_each_and_names_are_text():
     for column in ("label", "prediction"):
         pd.DataFrame({"input": range(40), column: kinds}).to_csv(f"{column}.csv", index=False)
     options = ("--labels", "label.csv", "--undefended", "prediction.csv", "--to", "[b]ham", "--unit", "sources")
-    lines = run("certify", "named.csv", *options).stdout.splitlines()
+    monkeypatch.delenv("COLUMNS", raising=False)
+    lines = run("certify", "named.csv", *options, "--collective").stdout.splitlines()
+    head = ["sources", "certified", "certified accuracy", "of the lowest class", "collective accuracy"]
+    cells = [
+        [cell.strip() for cell in line.strip("┃│").split(line[0])] for line in lines if line.startswith(("┃", "│"))
+    ]
+    assert cells[0] == [*head, "might become [b]ham"]
+    assert all(row[0].isdigit() for row in cells[1:])  # no cell is wrapped
     assert "Accuracy of the undefended model without attack: 100.00 %; nothing is proven for it" in lines
     assert any(line.startswith("Might become [b]ham: ") and line.endswith("predict [b]ham.") for line in lines)
-    assert "[b]ham" in "".join(line for line in lines if line.startswith(("┃", "│")))
 
 
 def test_a_saved_classifier_is_reported():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +15,8 @@ from rich.table import Table
 
 from runoff._io.text import constant_votes, count
 from runoff._io.units import unit_of
+
+WIDTH = 200  # characters, at most, of a table that is not printed on a terminal
 
 if TYPE_CHECKING:
     from runoff.certificates import Certificates
@@ -96,7 +100,8 @@ def show(summary: dict[str, Any], target: Target | None) -> None:
         cells += [f"{100 * together[i]:.2f} %"] if together is not None else []
         cells += [f"{100 * rates[i]:.2f} %"] if target is not None else []
         table.add_row(str(budget), *cells)
-    console = Console()
+    # In files and logs, which have no width, rich would wrap cells at 80 characters.
+    console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH)
     method = f"{summary['election']}, {summary['bound']} bound"
     click.echo(f"{inputs}, {members}, {summary['classes']:,} classes, {buckets}: {method}")
     console.print(table)
