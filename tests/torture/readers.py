@@ -106,7 +106,8 @@ def _forked(name: str, reader: Reader, seed: int, folder: Path, chunks: list[tup
         os.close(out)
         logging.disable(logging.WARNING)  # readers warn of files that they ignore
         reader.move(folder)
-        tally = Tally().merge(chunk(name, reader, seed, *part) for part in chunks)
+        parent = os.getppid()
+        tally = Tally().merge(chunk(name, reader, seed, *part) for part in chunks if os.getppid() == parent)
         with os.fdopen(into, "wb") as file:
             pickle.dump(tally, file)
         code = 0
