@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".parquet")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-MOST_VALUES = 2**23  # of a Parquet file with less than one byte per hundred values
+# Of a Parquet file that has less than one byte per hundred values, or per thousand bytes of them.
+MOST_VALUES, MOST_BYTES = 2**23, 2**28
+BATCH = 1024  # rows
 MISSING = ("", "na", "nan", "null", "none")
 
 
@@ -104,19 +106,6 @@ def _csv(path: Path) -> dict[str, list[Any]]:
     return {name: [row[i] for row in body] for i, name in enumerate(header)}
 
 
-def _check_metadata(path: Path, metadata: Any, n_bytes: int) -> None:
-    """Raise InputError if a Parquet file claims far more than its bytes can hold."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
-    n_values = max(metadata.num_rows * max(1, metadata.num_columns), sum(chunk.num_values for chunk in chunks))
-    unpacked = sum(chunk.total_uncompressed_size for chunk in chunks)
-    if n_values > max(MOST_VALUES, 100 * n_bytes) or unpacked > max(2**28, 1000 * n_bytes):
-        raise InputError(
-            f"{path} claims {n_values:,} values in {text.size(n_bytes)}, which looks like a decompression bomb: if the "
-            "file is yours, save it as CSV"
-        )
-
-
 def _parquet(path: Path) -> dict[str, list[Any]]:
     try:
         from pyarrow import ArrowException, parquet
@@ -124,11 +113,36 @@ def _parquet(path: Path) -> dict[str, list[Any]]:
         raise MissingExtraError(f"{path} needs pyarrow. Install it with: pip install 'runoff[parquet]'") from None
     try:
         with opened(path) as file:
-            _check_metadata(path, parquet.read_metadata(file), os.fstat(file.fileno()).st_size)
-            file.seek(0)
-            table = parquet.read_table(file)
-        return {name: table.column(name).to_pylist() for name in table.column_names}
+            return _unpacked(path, parquet.ParquetFile(file), os.fstat(file.fileno()).st_size)
     except InputError:
         raise
-    except (ArrowException, ValueError, OverflowError) as error:
+    except (ArrowException, OSError, ValueError, OverflowError) as error:
         raise InputError(f"{path} cannot be read as Parquet: {text.one_line(error)}") from None
+
+
+def _unpacked(path: Path, content: Any, n_bytes: int) -> dict[str, list[Any]]:
+    """Return the columns of a Parquet file, which may hold any number of copies of a value in a few bytes.
+
+    Its metadata is not asked for sizes: in a damaged file, pyarrow ends the process.
+    """
+    from pyarrow import types
+
+    schema = content.schema_arrow
+    if len({*schema.names}) < len(schema.names):
+        raise InputError(f"{path} must have columns of different names, got {text.one_line(', '.join(schema.names))}")
+    if nested := next((field for field in schema if types.is_nested(field.type)), None):
+        name, kind = text.one_line(nested.name, 40), text.one_line(nested.type, 40)
+        raise InputError(f"{path} must have one value in every cell, got {kind} in the column {name}")
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    n_values = n_unpacked = 0
+    for batch in content.iter_batches(BATCH):
+        n_values += batch.num_rows * batch.num_columns
+        n_unpacked += batch.nbytes
+        if n_values > max(MOST_VALUES, 100 * n_bytes) or n_unpacked > max(MOST_BYTES, 1000 * n_bytes):
+            raise InputError(
+                f"{path} has more than {n_values:,} values in {text.size(n_bytes)}, which looks like a decompression "
+                "bomb: if the file is yours, save it as CSV"
+            )
+        for name, column in zip(schema.names, batch.columns, strict=True):
+            columns[name] += column.to_pylist()
+    return columns
