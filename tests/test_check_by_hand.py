@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import zlib
 from functools import cache
 from itertools import combinations
@@ -318,18 +319,58 @@ def test_what_is_said_about_radii_that_are_off():
     assert found == "the radius of Theorem 3.4 is below the claimed 4: classes 1 and 2 may eliminate class 0 in round 1"
 
 
+def nodes_of(counts, threat, size):
+    """Return the number of nodes that a search needs."""
+    low, high = 0, 1
+    while check.search(counts, threat.needs, size, high) is False:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        done = check.search(counts, threat.needs, size, middle) is not False
+        low, high = (low, middle) if done else (middle, high)
+    return high
+
+
+NODES = {
+    "plurality": "4 4 4 4 4 4 4 4 2 3 3 3 2 2 3 2 3 2 2 2 2 2 2 3",
+    "runoff": "4 4 5 5 5 5 5 5 4 5 4 5 2 3 3 3 3 3 3 3 2 3 3 3 3 3 3 3 4 4 3 4 4 3 3 4 3 2 2 2 2 3 3 3 3 3 2 3 2 3",
+    "maximin": "4 4 16 16 4 4 4 4 4 4 5 5 4 4 5 5 4 5 5 5 4 5 5 5 2 2 3 3 3 3 7 5 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3 3 "
+    "3 4 3 3 3 4 3 3 3 3 4 4 4 4 2 2 2 2 2 2 2 7 7 2 2 2 2 2 2 2 2 3 3 3 2 3 3 3 3 3",
+}
+
+
+@pytest.mark.parametrize("election", NODES)
+def test_as_few_threats_and_nodes_as_before(election):
+    """What is left out of the pruning changes no verdict, and this number."""
+    found = []
+    for seed in range(4):
+        rows, spread = large(seed, k=24, d=3)
+        case = check.Input(election, rows)
+        counts = check.Counts(case, spread)
+        least = next(r for r in range(1, 24) if next(check.threats(case, counts, r, False), None))
+        for size in (least, least + 1):
+            found += [str(nodes_of(counts, threat, size)) for threat in check.threats(case, counts, size, False)]
+    assert " ".join(found) == NODES[election]
+
+
+def test_a_lower_bound_on_the_radius_of_maximin():
+    found = []
+    for seed in range(8):
+        rows, spread = large(seed)
+        case = check.Input("maximin", rows)
+        found.append(check.least_radius(case, check.Counts(case, spread)))
+    assert found == [2, 0, 1, 0, 3, 3, 2, 2]
+
+
 def test_a_search_that_gives_up_proves_nothing():
-    rows, spread = large(3, k=30, d=3)
-    w, s = check.hold("runoff", rows)
-    judged_alone = (check.check_input("runoff", "tight", rows, check.Claim(w, s, r), spread) for r in range(30))
-    least = max(r for r, verdict in enumerate(judged_alone) if verdict.wrong is None)
-    verdict = check.check_input("runoff", "tight", rows, check.Claim(w, s, least + 1), spread, 1)
-    assert verdict.unproven or verdict.wrong.startswith("the radius is below")
-    counts = check.Counts(check.Input("runoff", rows), spread)
-    threat = next(check.threats(counts.case, counts, least + 1, False))
-    nodes = next(n for n in range(10**4) if check.search(counts, threat.needs, least + 1, n) is not False)
-    assert nodes > 1
-    assert check.search(counts, threat.needs, least + 1, nodes - 1) is False
+    rows, spread = large(0, k=24, d=3)
+    claim = check.Claim(*check.hold("maximin", rows), 4)
+    verdicts = [check.check_input("maximin", "tight", rows, claim, spread, nodes) for nodes in (1, 10**4)]
+    assert verdicts[0] == check.Verdict(
+        f"the claimed radius 4 could not be proven: class {claim.runner_up} may beat class {claim.prediction}",
+        unproven=True,
+    )
+    assert not verdicts[1].unproven
 
 
 def test_spreads():
@@ -528,8 +569,10 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
         check.read(path)
     with pytest.raises(check.MalformedError, match="it cannot be read: No such file or directory"):
         check.read(tmp_path / "absent")
-    with pytest.raises(check.MalformedError, match="it must be a regular file"):
-        check.read(tmp_path)
+    os.mkfifo(tmp_path / "fifo")
+    for other in (tmp_path, tmp_path / "fifo"):
+        with pytest.raises(check.MalformedError, match="it must be a regular file"):
+            check.read(other)
     for data, told in ((b"{", "it must be JSON, got something else"), (b"\xff", "it must be JSON"),
                        (b'{"a": 1, "a": 1}', "it must name each key once"),
                        (b"[NaN]", "it must hold integers, got NaN"),
