@@ -122,6 +122,17 @@ def test_every_error_has_an_exit_code_of_its_own_choice():
     assert (exit_code(OSError()), exit_code(ValueError())) == (1, 70)
 
 
+def test_members_that_the_spread_leaves_out_are_warned_of():
+    np.save("short.npy", np.arange(10)[:, None])
+    result = run("certify", "scores.npy", "--spread", "short.npy")
+    assert result.exit_code == 0
+    assert (
+        "Warning: 2 of 12 members are in no row of the spread, so radii assume that no edit changes them: use the"
+        in (result.stderr)
+    )
+    assert "Warning" not in run("certify", "scores.npy", "--spread", "spread.npy").stderr
+
+
 def test_the_table_is_for_people():
     result = run("certify", "scores.npy", "--labels", "y.npy", "--spread", "spread.npy", "--election", "plurality")
     assert result.exit_code == 0

@@ -164,6 +164,8 @@ def certify(
         with closing(blocks):  # so that the bar ends before any error is printed
             plain = runoff.certify(blocks, election=election, spread=read.spread, bound=bound, unit=unit)
         certificates = read.named(plain)
+        if plain.spread is not None and (out_of_reach := plain.spread.n_unreached):
+            log.warning("%s", summaries.unreached(out_of_reach, plain.n_members))
         if budgets is None:
             named = [requirement.edits for requirement in (*required, *required_certified)]
             budgets = sorted({*_some_budgets(certificates), *named})

@@ -73,6 +73,15 @@ def _by_class(
     }
 
 
+def unreached(n: int, n_members: int) -> str:
+    """Return a warning about members that no bucket reaches, which is right only if nobody can edit their samples."""
+    verb = "is" if n == 1 else "are"
+    return (
+        f"{n:,} of {count(n_members, 'member')} {verb} in no row of the spread, so radii assume that no edit changes "
+        f"{'it' if n == 1 else 'them'}: use the spread that the members were trained with"
+    )
+
+
 def show(summary: dict[str, Any], target: Target | None) -> None:
     """Print the summary as a table for people."""
     inputs, members, buckets = (count(summary[f"{noun}s"], noun) for noun in ("input", "member", "bucket"))
