@@ -6,7 +6,7 @@ import json
 import os
 import zlib
 from functools import cache
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 
 import numpy as np
 import pytest
@@ -165,6 +165,21 @@ def test_the_search_agrees_with_trying_all_buckets():
                 assert not (counts.excludes(need, size) and check.search(counts, [need], size, 10**6) is not None)
                 if need.gap > 0:
                     assert counts.excludes(need, size) == (counts._most(need, size) < need.gap)
+
+
+def test_the_paper_certificate_without_a_spread_is_that_of_the_paper():
+    """With many members, so that each term of Theorem 3.4 is the smallest somewhere."""
+    for seed in range(60):
+        draws = np.random.default_rng(seed)
+        k, n_classes = int(draws.integers(6, 40)), int(draws.integers(2, 5))
+        lean = draws.uniform(0, 2, n_classes) * (seed % 3)
+        rows = [bytes(row) for row in np.argsort(draws.normal(size=(k, n_classes)) + lean).argsort().astype(np.uint8)]
+        for election in ("plurality", "runoff"):
+            expected = paper_certificate(election, ballots_of(rows)) - 1
+            assert check.paper_alone(check.Input(election, rows)) == expected
+    for votes in combinations_with_replacement(range(1, 9), 3):  # all voters of others rank class 0 second
+        rows = ballots(*["012"] * votes[2], *["102"] * votes[1], *["201"] * votes[0])
+        assert check.paper_alone(check.Input("runoff", rows)) == paper_certificate("runoff", ballots_of(rows)) - 1
 
 
 # --- larger cases, pinned ---------------------------------------------------------------------------------------------
