@@ -273,3 +273,11 @@ def test_samples_are_joined_with_all_that_is_known_of_them():
             [[13, 113], [8, 108], [12, 112]] if with_sources else None
         )
     assert hashed(0, True).joined(hashed(4, False)).sources is None
+
+
+def test_signalling_nans_are_missing_values_like_any_other():
+    signalling = np.full((1, 2), 0x7FF0000000000001, np.uint64).view(np.float64)
+    with np.errstate(all="raise"):
+        [row] = hashing.number_rows(signalling)
+    [quiet] = hashing.number_rows(np.full((1, 2), np.nan))
+    assert bytes(row) == bytes(quiet)
