@@ -295,6 +295,7 @@ def test_models_of_other_packages():
     )
     module = zoo.without_last_layer(module)
     encoder = zoo.of_module(module, "a model", 8, (0.5,) * 3, (0.2,) * 3, "1", device="cpu", flip=True)
+    assert encoder.settings["code"]  # features that other code computed are not taken from the cache
     x = pictures(3, 8)
     features = encoder.features(x)
     assert features.shape == (3, 7)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from runoff._io.sources import code_digest
 from runoff.encoders import Encoder, cache_directory
 from runoff.errors import InputError, MissingExtraError
 from runoff.torch import devices
@@ -24,6 +27,7 @@ from runoff.torch.pictures import cores, expects, resized, to_tensor
 
 LIBRARIES = ("torchvision", "timm")
 BATCH = 64  # images per call on a GPU
+FILES = ("zoo.py", "pictures.py", "devices.py")  # code that determines the bits of features
 
 
 def encoder(library: str, name: str, *, device: Any = None, flip: bool | None = None) -> Encoder:
@@ -61,12 +65,17 @@ def of_module(
 
     settings = {
         "pixels": pixels, "flip": flip, "mean": list(mean), "std": list(std), "device": devices.describe(chosen),
-        "precision": "fp32", "torch": torch.__version__, "package": version,
+        "precision": "fp32", "torch": torch.__version__, "package": version, "code": _code(),
     }  # fmt: skip
     on_gpu = chosen.type == "cuda"
-    cache = cache_directory() / "features"
+    cached = cache_directory() / "features"
     batch, workers = (BATCH, 1) if on_gpu else (1, cores())
-    return Encoder(features, name, digest(tensors_of(module)), batch, workers, settings, expects(255), cache)
+    return Encoder(features, name, digest(tensors_of(module)), batch, workers, settings, expects(255), cached)
+
+
+@cache
+def _code() -> str:
+    return code_digest([Path(__file__).parent / name for name in FILES])
 
 
 def _imported(library: str) -> Any:
