@@ -110,9 +110,9 @@ class Member:
     def _seen_columns(self, estimator: Any, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the columns of the classes of the member, from an estimator with more classes or another order."""
         known = np.asarray(getattr(estimator, "classes_", self.classes)).tolist()
-        own = self.classes.tolist()
-        if scores.ndim == 2 and scores.shape[1] == len(known) and known != own and {*own} <= {*known}:
-            return scores[:, [known.index(label) for label in own]]
+        classes = self.classes.tolist()
+        if scores.ndim == 2 and scores.shape[1] == len(known) and known != classes and {*classes} <= {*known}:
+            return scores[:, [known.index(label) for label in classes]]
         return scores
 
 

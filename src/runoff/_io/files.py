@@ -168,10 +168,10 @@ def _remove_abandoned(path: Path) -> None:
     """Remove temporary files of `path` whose writers no longer exist; do nothing if there are no locks."""
     pattern = re.compile(rf"{re.escape(f'.{path.name}.')}[a-z0-9_]{{8}}{re.escape(UNFINISHED)}", re.DOTALL)
     try:
-        found = [file for file in path.parent.iterdir() if LOCKED and pattern.fullmatch(file.name)]
+        matches = [file for file in path.parent.iterdir() if LOCKED and pattern.fullmatch(file.name)]
     except OSError:  # a folder that may be written but not listed
         return
-    for file in found:
+    for file in matches:
         with suppress(OSError), open_regular(file) as opened:
             if not file.is_symlink() and try_lock(opened, unsupported=False):
                 file.unlink()

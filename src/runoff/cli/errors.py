@@ -96,8 +96,8 @@ class Failures(click.Group):
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Print a warning as one sentence, without the line of code that it came from."""
-    shown = str(message) if issubclass(category, UserWarning) else f"{category.__name__}: {message}"
-    logging.getLogger("runoff").warning("%s", shown)
+    text = str(message) if issubclass(category, UserWarning) else f"{category.__name__}: {message}"
+    logging.getLogger("runoff").warning("%s", text)
 
 
 @contextmanager

@@ -64,8 +64,8 @@ def _read(archives: Mapping[Path, re.Pattern[str]], entry: Entry) -> TextDataset
     collections = {folder: collection for collection, (_, folder) in OFFICIAL.items()}
     for path, pattern in archives.items():
         for file, data in tar_stream(path, ALL, partial(_limit, pattern)):
-            found = pattern.fullmatch(file)
-            folder, mail = ("", "") if found is None else found.groups()
+            match = pattern.fullmatch(file)
+            folder, mail = ("", "") if match is None else match.groups()
             name = f"{collections.get(folder, folder)}/{mail}"
             if name in texts:
                 raise LayoutError(f"it has {file} twice")

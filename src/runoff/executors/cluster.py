@@ -329,11 +329,11 @@ def _put(ray: Any, work: Work) -> Any:
 class _Counted:
     """The numbers of workers, queried every few seconds."""
 
-    def __init__(self, ask: Callable[[int], tuple[int, int]]) -> None:
-        self.ask, self.known, self.asked = ask, dict[int, tuple[int, int]](), dict[int, float]()
+    def __init__(self, query: Callable[[int], tuple[int, int]]) -> None:
+        self.query, self.known, self.queried = query, dict[int, tuple[int, int]](), dict[int, float]()
 
     def __call__(self, kind: int) -> tuple[int, int]:
         now = time.monotonic()
-        if now - self.asked.get(kind, -EVERY) >= EVERY:
-            self.asked[kind], self.known[kind] = now, self.ask(kind)
+        if now - self.queried.get(kind, -EVERY) >= EVERY:
+            self.queried[kind], self.known[kind] = now, self.query(kind)
         return self.known[kind]

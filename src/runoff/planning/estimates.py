@@ -94,8 +94,7 @@ def out_of_part(
     """
     if spread is None:
         spread = getattr(scores, "spread", None)
-    own: str = getattr(scores, "unit", "samples")
-    counted = unit_of(own if unit is None else unit).name
+    counted = unit_of(getattr(scores, "unit", "samples") if unit is None else unit).name
     array = checked_scores(scores)
     n, n_members, _ = array.shape
     checked = Spread.from_any(np.arange(n_members)[:, None] if spread is None else spread, n_members)
