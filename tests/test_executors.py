@@ -19,9 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from helpers import SMALL, run
+from lines_of_text import Lines, OneWaits
 from runoff import RunoffClassifier, datasets, executors
 from runoff.errors import CheckpointError, DeviceError, InputError, MemberError, MissingExtraError, StorageError
-from runoff.executors import Executor, Joblib, Local, Place, Ray, Storage, Work, tasks
+from runoff.executors import Executor, Joblib, Local, Place, Ray, Storage, tasks
 from runoff.executors.grouping import LONGEST, Uncut, groups_for
 from runoff.executors.recovery import Failure, Group, Recovery
 from runoff.executors.storage import Ahead, missing
@@ -111,47 +112,6 @@ def test_options_of_a_cluster_need_ray(tmp_path):
     assert result.exit_code == 2
     assert "run the command on a node of the cluster" in result.stderr
     assert not (tmp_path / "run").exists()
-
-
-class Lines(Work):
-    """Item i becomes a line of text; item 5 fails."""
-
-    def train(self, items, place):
-        for item in items:
-            if item == 5:
-                raise KeyError("five")
-            yield item, f"line {item}"
-
-    def kind(self, place):
-        return {"place": "here"}
-
-    def member(self, item):
-        return item
-
-    def weight(self, item):
-        return 1.0
-
-    def measure(self, items, place):
-        return 0.5
-
-    def address(self, item):
-        return f"{item:064x}"
-
-    def pack(self, item, result):
-        return result.encode()
-
-
-class OneWaits(Lines):
-    """Item 0 waits for a file, which the collector writes after it got another result."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def train(self, items, place):
-        until = time.monotonic() + 120
-        while items == [0] and not self.file.exists() and time.monotonic() < until:
-            time.sleep(0.01)
-        yield from ((item, self.file.exists()) for item in items)
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading"])
