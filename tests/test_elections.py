@@ -3,6 +3,8 @@
 import hashlib
 import importlib.util
 import pkgutil
+from itertools import combinations, permutations
+from math import comb
 
 import numpy as np
 import pytest
@@ -56,6 +58,8 @@ def test_every_module_is_an_election_or_shared_by_elections():
     assert all(importlib.util.find_spec(f"runoff.elections.{name}") for name in elections.SHARED)
     assert (elections.DEFAULT, elections.BASELINE) == ("runoff", "plurality")
     assert elections.get("runoff") is rule_of_runoff.ELECTION is elections.get(rule_of_runoff.ELECTION)
+    with pytest.raises(ValueError, match="election must be one of 'maximin', 'plurality', 'runoff', got 'votes'"):
+        elections.get("votes")
     told = {name: (rule.label, rule.suffix, rule.dashes) for name in RULES for rule in [elections.get(name)]}
     assert told == {
         "maximin": ("maximin", "+maximin", (1, 2)),
@@ -155,6 +159,7 @@ def test_bounds_of_threats_are_those_of_their_rows_and_of_all_sets_of_buckets():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(base, "search", noting(base.search, calls))
             assert base.threat_cost(threat, spread.reach, 10**6) == (base.UNREACHABLE if truth is None else truth)
+        assert all(size <= len(lists) for size, *_ in calls)
         left = 10**6  # nodes, which all sizes share
         for at, (size, budget, _verdict, nodes) in enumerate(calls):
             assert (size, budget) == (max(rows) + at, left)
@@ -172,11 +177,14 @@ def test_what_a_short_search_for_a_bound_says():
     assert [base.threat_cost(threat, reach, nodes) for nodes in range(14)] == [1] * 3 + [2] * 5 + [3] * 6
 
 
+TAKEOVERS = {"plurality": "04e65307 683cbe37 75fda23c 66286155", "runoff": "8c0ba540 d268df1a 06fb33e1 1ae79238"}
+
+
 @pytest.mark.parametrize("election", IN_PAPER)
 @pytest.mark.parametrize("part", range(4))
 def test_takeovers_are_found_exactly_where_a_threat_can_be_met(election, part):
     """The search decides; the takeovers of plurality and run-off are computed in closed form instead."""
-    rule = elections.get(election)
+    rule, told = elections.get(election), []
     for number in range(part, 120, 4):
         ballots = ballots_for(number)
         outcome = rule.hold(ballots)
@@ -193,6 +201,7 @@ def test_takeovers_are_found_exactly_where_a_threat_can_be_met(election, part):
                 if found is not None:
                     break
             least[target] = size
+            told.append((target, found[0].how.describe(), found[1].tolist()))
             for threat, members in (found, exact):
                 assert threat.met_by(members)
                 assert members.dtype == np.int64
@@ -203,6 +212,46 @@ def test_takeovers_are_found_exactly_where_a_threat_can_be_met(election, part):
                 winner = rule.hold(after).prediction
                 assert winner != outcome.prediction if target is None else winner == target
         assert least[None] == true_cost(election, ballots_of(ballots), sensible=True) == min(least.values())
+    assert hashlib.sha256(str(told).encode()).hexdigest()[:8] == TAKEOVERS[election].split()[part]
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_members_for_a_pair_of_finalists_are_found_where_any_set_will_do(part):
+    """The smallest sets are found; a larger one that is returned will do, too, and has that many members."""
+    rule, larger = elections.get("runoff"), []
+    for number in range(part, 60, 3):
+        ballots = ballots_for(number, members=(1, 7), classes=(2, 5))
+        m, w = len(ballots), rule.hold(ballots).prediction
+        for t, o in permutations(range(ballots.shape[1]), 2):
+            threat, least = rule._wins_against(ballots, t, o), None
+            for size in range(m + 1 if t != w else 0):
+                sets = np.array([*combinations(range(m), size)], np.int64).reshape(comb(m, size), size)
+                met = (threat.powers[:, sets].sum(axis=2) >= threat.gaps[:, None]).all(axis=0)
+                members = rule_of_runoff._best_pair(ballots, t, o, size)
+                if met.any() and least is None:
+                    least = size
+                    assert members is not None
+                assert members is None or members.tolist() in sets[met].tolist()
+                if least is not None and least < size:
+                    larger.append(members is not None)
+    assert 0.3 < np.mean(larger) < 0.8
+
+
+def test_members_for_a_defeat_are_voters_of_classes_ahead_then_supporters_of_the_winner_then_others():
+    rule = elections.get("runoff")
+    for number in range(60):
+        ballots = ballots_for(number, members=(2, 9), classes=(3, 6))
+        m, n_classes = ballots.shape
+        first, counted = ballots.argmax(axis=1), votes.count_votes(ballots)
+        w, c = (int(u) for u in np.random.default_rng(number).permutation(n_classes)[:2])
+        by_use = sorted(range(m), key=lambda j: (ballots[j, w] < ballots[j, c], first[j] == c, j))
+        for size in range(m + 1):
+            chosen = []
+            for u in (u for u in range(n_classes) if u not in (w, c)):
+                lose = max(0, counted[u] + (u < c) - counted[c] - size)
+                chosen += [j for j in by_use if first[j] == u][:lose]
+            chosen += [j for j in by_use if j not in chosen]
+            assert rule._best_for(ballots, w, c, size).tolist() == sorted(chosen[:size])
 
 
 @pytest.mark.parametrize("where", SPREADS)
@@ -214,6 +263,10 @@ def test_an_election_without_kernels_finds_the_same_targets(election, where):
     assert not FromThreats(rule).has_targets
     scores = np.random.default_rng(3).integers(0, 6, size=(5, 5, 3))
     fast, slow = (runoff.certify(scores, election=e, spread=spread) for e in (rule, own))
+    known = Spread.from_any(spread or [[j] for j in range(5)], 5)
+    for attack in filter(None, map(fast.attack, range(5))):
+        assert attack.buckets.tolist() == sorted(attack.buckets)
+        assert attack.members.tolist() == known.reached(attack.buckets).tolist()
     for target in range(3):
         radius = slow.radius_to(target)
         np.testing.assert_array_equal(radius, fast.radius_to(target))
@@ -225,8 +278,7 @@ def test_an_election_without_kernels_finds_the_same_targets(election, where):
                 assert attack is None
                 continue
             assert len(attack) == truth
-            reached = {*range(5)} & {j for b in attack.buckets for j in (spread or [[j] for j in range(5)])[b]}
-            assert (sorted(reached), attack.prediction) == (attack.members.tolist(), target)
+            assert (known.reached(attack.buckets).tolist(), attack.prediction) == (attack.members.tolist(), target)
             assert sorted(attack.buckets) == attack.buckets.tolist()
 
 
@@ -245,7 +297,7 @@ def test_one_bucket_per_member_needs_no_search_through_all_threats():
             threat, buckets = rule.smallest_to(ballots, outcome, target, spread, cost)
             assert len(buckets) == cost
             assert {size for size, *_ in tried} == {cost}
-            assert {budget for _, budget, *_ in tried} == {base.SEARCH_NODES}
+            assert {budget for _, budget, *_ in tried} == {20_000}
             assert threat.met_by(buckets)
 
 
@@ -269,7 +321,7 @@ def test_the_smallest_attack_is_searched_for_among_the_most_promising_threats(pa
                 best = base.smallest(iter(threats), spread, 1)
             sizes = [size for size, *_ in calls]
             assert sizes == sorted(sizes, reverse=True)
-            assert all(budget == base.SEARCH_NODES + spread.n_buckets for _, budget, *_ in calls)
+            assert all(budget == 20_000 + spread.n_buckets for _, budget, *_ in calls)
             assert best is None or best[0].met_by(spread.reached(best[1]))
             assert best is None or len(best[1]) >= bounds[0]
             found += [(number, name, None if best is None else best[1].tolist(), calls)]
@@ -290,6 +342,63 @@ def test_threats_are_tried_up_to_a_number_and_down_to_a_cost():
     assert base.smallest(iter([a_threat([7], ones)]), spread, 0) is None
     assert base.smallest(iter([a_threat([3], ones)]), spread, 7) is None
     assert base.smallest(iter([]), spread, 0) is None
+
+
+def test_at_most_64_threats_are_tried_once_an_attack_is_found():
+    """The first threats need two members, although each of their rows needs one; another one needs one member."""
+    spread, calls = disjoint(4), []
+    two, one = a_threat([1, 1], np.eye(2, 4)), a_threat([1], np.ones((1, 4)))
+    for before, found in ((0, 1), (63, 1), (64, 2), (80, 2)):
+        calls.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(base, "search", noting(base.search, calls))
+            best = base.smallest(iter([two] * before + [one] * 2), spread, 0)
+        assert len(best[1]) == found
+        assert len(calls) == (65 if before else 1)
+    # Member 0 counts once, even if both of its buckets are taken: what no attack meets is tried until one is found.
+    spread, never = Spread.from_any([[0], [0], [1], [2]], 3), a_threat([2], [[1, 0, 0]])
+    assert base.separate_bound(never, spread.reach) == 2
+    both = a_threat([2], [[0, 1, 1]])
+    assert base.smallest(iter([never] * 70 + [both]), spread, 0)[1].tolist() == [2, 3]
+    assert base.smallest(iter([never] * 70), spread, 0) is None
+
+
+@pytest.mark.parametrize("where", SPREADS)
+def test_costs_for_a_target_come_from_the_search_that_fits_the_spread(where):
+    """One bucket per member has a search of its own; inputs may come in blocks."""
+    used, spread = [], SPREADS[where]
+
+    class Noting(WithTargets):
+        def target_disjoint(self, scores, *arguments):
+            used.append("disjoint")
+            return super().target_disjoint(scores, *arguments)
+
+        def target_spread(self, scores, target, reach, budget, prediction, cost):
+            used.append(budget)
+            return super().target_spread(scores, target, reach, budget, prediction, cost)
+
+    scores = np.random.default_rng(4).normal(size=(7, 5, 3))
+    known = None if spread is None else Spread.from_any(spread, 5)
+    rule = Noting(elections.get("plurality"))
+    prediction, cost = attacks.costs_to(rule, iter([scores[:3], scores[3:]]), known, 1, 777)
+    assert {*used} == ({777} if where == "overlapping" else {"disjoint", 20_000})
+    expected = runoff.certify(scores, election="plurality", spread=spread)
+    np.testing.assert_array_equal(prediction, expected.prediction)
+    np.testing.assert_array_equal(cost == 0, prediction == 1)
+    np.testing.assert_array_equal(np.minimum(cost, expected.n_buckets + 1) - 1, expected.radius_to(1))
+    scores[5, 2, 1] = np.nan
+    for kind in (np.float64, np.longdouble):
+        with pytest.raises(ValueError, match="got nan for input 5, member 2, class 1"):
+            attacks.costs_to(rule, iter([scores[:3].astype(kind), scores[3:].astype(kind)]), known, 1, 777)
+
+
+def test_elections_without_kernels_say_which_input_is_not_finite():
+    own, reach, out = WithTargets(elections.get("plurality")), disjoint(5).reach, np.zeros((3, 4), np.int64)
+    scores = np.random.default_rng(5).normal(size=(4, 5, 3))
+    for bad, value in ((-1, 0.0), (2, np.nan), (0, -np.inf)):
+        scores[max(bad, 0), 4, 1] = value
+        assert own.certify_disjoint(scores, True, *out) == own.certify_spread(scores, True, reach, 9, *out) == bad
+        assert own.target_disjoint(scores, 1, *out[:2]) == own.target_spread(scores, 1, reach, 9, *out[:2]) == bad
 
 
 def test_attacks_that_do_not_succeed_are_not_returned():

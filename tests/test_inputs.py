@@ -383,10 +383,13 @@ def test_a_block_is_divided_among_threads_without_gaps(monkeypatch, threads):
         scores.in_parts(pool, part, block, 100)  # these scores are finite, whatever the parts say
         starts, ends = zip(*sorted(parts), strict=True)
         assert (starts, ends[-1], len(parts)) == ((0, *ends[:-1]), 50, 4 * threads)
-        block[[22, 45], 1, 2] = np.nan
+        block[22, 1, 2], block[45, 0, 0] = np.nan, np.inf
         part = lambda a, b: next((i - int(a) for i in (22, 45) if a <= i < b), -1)  # noqa: E731
         with pytest.raises(ValueError, match="got nan for input 122, member 1, class 2"):
             scores.in_parts(pool, part, block, 100)
+        parts = []
+        scores.in_parts(pool, lambda a, b: parts.append((int(a), int(b))) or -1, block[:3], 0)
+        assert sorted(parts) == [(0, 1), (1, 2), (2, 3)]  # none is empty
 
 
 class Lazily:
@@ -418,3 +421,21 @@ def test_members_that_rank_the_classes_in_the_same_way_for_every_input_are_count
     assert given.read == [(0, 1), (0, 64)]
     assert ballots.constant_members(values[:20, constant]) == 3
     assert ballots.constant_members(values[:19, constant]) is None
+
+
+def test_only_two_dimensions_of_integers_may_be_predicted_classes():
+    hint = (
+        ": if these are predicted classes, pass np.eye(n_classes)[predictions] with election='plurality', "
+        "which needs first choices only"
+    )
+    for given, expected in (
+        (SCORES[0], hint),
+        (SCORES[0].astype(np.uint8), hint),
+        (SCORES[0] > 50, ""),
+        (SCORES[0] * 1.0, ""),
+        (SCORES[0, 0], ""),
+        (SCORES[None], ""),
+    ):
+        with pytest.raises(ValueError, match="must have 3 dimensions") as caught:
+            scores.checked_scores(given)
+        assert str(caught.value).endswith(f"got shape {given.shape}{expected}")

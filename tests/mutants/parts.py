@@ -21,7 +21,7 @@ class Part:
 
 
 PARTS = {
-    "covering": Part(("_kernels/covering.py",), ("test_cover.py", *PROOFS)),
+    "covering": Part(("_kernels/covering.py",), ("test_cover.py", "test_elections.py", "test_pinned.py")),
     "kernels": Part(
         ("_kernels/counting.py", "_kernels/plurality.py", "_kernels/runoff*.py"),
         ("test_work.py", "test_pinned.py", "test_adversary.py", *PROOFS, "test_inputs.py"),
@@ -43,7 +43,7 @@ PARTS = {
             "elections/runoff.py",
             "attacks.py",
         ),
-        ("test_elections.py", *PROOFS, "test_certificates.py", "test_targets.py"),
+        ("test_elections.py", "test_pinned.py", "test_adversary.py", "test_certificates.py", "test_targets.py"),
     ),
     "ballots": Part(("ballots.py", "scores.py"), ("test_inputs.py", "test_relations.py", "test_adversary.py")),
     "collective": Part(("collective/*.py", "_kernels/majorants.py"), ("test_collective.py",)),
