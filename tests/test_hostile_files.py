@@ -324,6 +324,10 @@ def test_saved_classifiers_with_pipes_and_impossible_sizes(tmp_path):
         (tmp_path / "model" / "manifest.json").write_text(json.dumps(json.loads(whole) | {"partition": partition}))
         with pytest.raises(StorageError, match=r"claims -?\d+ parts and -?\d members per bucket"):
             RunoffClassifier.load(tmp_path / "model")
+    for width in (["x" * 3000, [3]], ["dense", ["3"]], ["table", [3]], ["dense", 3], [["dense"], [3]]):
+        (tmp_path / "model" / "manifest.json").write_text(json.dumps(json.loads(whole) | {"width": width}))
+        with pytest.raises(StorageError, match="has samples of an invalid form: its manifest was altered"):
+            RunoffClassifier.load(tmp_path / "model")
     (tmp_path / "model" / "manifest.json").write_text(whole)
     (tmp_path / "model" / "members" / "000001.skops").unlink()
     os.mkfifo(tmp_path / "model" / "members" / "000001.skops")

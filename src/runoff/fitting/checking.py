@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import validate_data
 
+from runoff._io.text import one_line
 from runoff.errors import FittedInFrontWarning, InputError
 from runoff.samples import Samples, from_any
 
@@ -146,11 +147,11 @@ def form_of(X: Any, error: ValueError, fitted: tuple[str, Any] | None) -> ValueE
 
 def described_form(kind: str, width: Sequence[Any]) -> str:
     """Return the form of samples in words."""
-    names = ", ".join(map(str, width))
+    names = one_line(", ".join(map(str, width)))
     if kind == "texts":
         return "texts"
     if kind == "table":
-        return f"a table with {'the column' if len(width) == 1 else 'the columns'} {names:.200}"
+        return f"a table with {'the column' if len(width) == 1 else 'the columns'} {names}"
     return f"{'a sparse matrix' if kind == 'sparse' else 'an array'} of shape (n, {names})"
 
 

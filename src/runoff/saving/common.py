@@ -129,12 +129,21 @@ def restore(classifier: Ensemble, path: Path, manifest: dict[str, Any]) -> None:
         member_sizes=read_array(path, "member_sizes.npy", manifest),
         seed=int(manifest["settings"]["random_state"]),
         n_seeds=int(manifest["settings"]["n_seeds"]),
-        width=(manifest["width"][0], tuple(manifest["width"][1])),
+        width=_width(path, manifest),
         sources=_sources(path, manifest),
         n_single_class=int(manifest.get("single_class", 0)),
         numbers=manifest.get("dtype", "float64"),
     )
     classifier.restore(state)
+
+
+def _width(path: Path, manifest: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    """Return the form of the samples: their kind, with the shape of one or the names of columns."""
+    kind, width = manifest["width"]
+    valid = {"dense": int, "sparse": int, "table": str, "texts": int}.get(kind) if isinstance(kind, str) else None
+    if valid is None or not isinstance(width, list) or any(type(size) is not valid for size in width):
+        raise StorageError(f"{path} has samples of an invalid form: its manifest was altered")
+    return kind, tuple(width)
 
 
 def _sources(path: Path, manifest: dict[str, Any]) -> tuple[int, float] | None:
