@@ -244,7 +244,7 @@ def unequal(given):
                 member = LogisticRegression(max_iter=200)
                 classifier = runoff.RunoffClassifier(member, n_partitions=k, classes=range(10), random_state=seed)
                 classifier.fit(x_train, y_train)
-                ballots = runoff.rank(classifier.scores(x_test))
+                ballots = runoff.rank(classifier.scores(x_test).values)
                 for name, rule in RULES.items():
                     found[name].append(certified(rule, ballots, y_test, budgets))
                 seen = np.stack([np.isin(np.arange(10), member.classes) for member in classifier.members_])

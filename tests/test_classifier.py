@@ -51,6 +51,10 @@ def test_scores_bring_their_spread_along():
     assert certificates.fingerprint == scores.fingerprint == fitted.partition_.fingerprint
     np.testing.assert_array_equal(runoff.certify(scores[3:5]).radius, certificates.radius[3:5])
     np.testing.assert_array_equal(runoff.certify(scores, spread=fitted.partition_.spread).radius, certificates.radius)
+    out = np.empty(scores.values.shape, np.uint8)
+    for ballots in (runoff.rank(scores), runoff.rank(iter([scores[:20], scores[20:]])), runoff.rank(scores, out=out)):
+        assert ballots.values.dtype == np.uint8
+        np.testing.assert_array_equal(runoff.certify(ballots).radius, certificates.radius)
     other = small(random_state=1).fit(X, Y)
     with pytest.raises(ValueError, match="spread must be the one that these scores' members were trained with"):
         runoff.certify(scores, spread=other.partition_.spread)

@@ -6,13 +6,14 @@ and passed to `certify` instead of the scores, with the same results.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from runoff.errors import InputError
-from runoff.scores import blocks_of, check_finite
+from runoff.scores import Scores, blocks_of, check_finite, origin_of
 
 # Exact conversions to types that kernels support. Scores of other types (64-bit integers, long doubles) are ranked.
 READ_AS: dict[str, type] = {
@@ -39,7 +40,7 @@ def points_dtype(n_classes: int) -> np.dtype[Any]:
     return np.dtype(np.uint8 if n_classes <= 256 else np.uint16 if n_classes <= 65536 else np.uint32)
 
 
-def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = None) -> Ballots:
+def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = None) -> Ballots | Scores:
     """Rank the classes for every member and input; a tie in scores ranks the lower class index first.
 
     Parameters
@@ -49,9 +50,11 @@ def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = Non
 
     Returns
     -------
-    ballots : (n_samples, n_members, n_classes) points, uint8 up to 256 classes, else uint16
+    ballots : (n_samples, n_members, n_classes) points, uint8 up to 256 classes, else uint16; for a classifier's scores, a
+        `Scores` object with the same spread and unit, whose `values` are the points
 
     """
+    scores, origin = origin_of(scores)
     done, ranked = 0, []
     for block in blocks_of(scores):
         check_finite(block, done)
@@ -66,7 +69,9 @@ def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = Non
                 )
             out[done : done + len(block)] = target
         done += len(block)
-    return out if out is not None else np.concatenate(ranked)
+    ballots = out if out is not None else np.concatenate(ranked)
+    # Without their spread, ballots would be certified as those of one bucket per member.
+    return ballots if origin is None else replace(origin, values=ballots)
 
 
 def points(block: NDArray[Any]) -> Ballots:

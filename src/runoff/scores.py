@@ -25,7 +25,7 @@ class Scores:
     `runoff.certify` accepts it like an array, uses its spread, and rejects any other.
     """
 
-    values: NDArray[np.floating[Any]]
+    values: NDArray[Any]  # scores, or ballots as points
     spread: NDArray[np.int64] = field(repr=False)
     fingerprint: str
     classes_fixed: bool = True  # whether the labels were fixed in advance, which `certify` requires

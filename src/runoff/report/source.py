@@ -187,7 +187,7 @@ class Source:
         pictures = None if picture_shape is None else _as_pictures(X, picture_shape)
         return cls(
             name=name,
-            ballots=rank(scores.values),
+            ballots=np.asarray(rank(scores.values)),
             labels=np.searchsorted(classes, labels).astype(np.int64),
             spread=scores.spread,
             classes=tuple(str(label) for label in classes.tolist()),
