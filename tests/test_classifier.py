@@ -177,7 +177,7 @@ def test_inputs_are_typed_as_the_member_saw_them():
     same = numbers.assign(a=pd.Series([1.0, "z"] * 300, dtype=object))
     fitted = RunoffClassifier(n_partitions=3).fit(numbers, Y % 2)
     np.testing.assert_array_equal(fitted.scores(numbers).values, fitted.scores(same).values)
-    with pytest.raises(ValueError, match="X must be table of"):
+    with pytest.raises(ValueError, match="X must be a table with"):
         RunoffClassifier(n_partitions=3).fit(pd.DataFrame(X[:, :3]), Y).predict(pd.DataFrame(X[:, :3])[[2, 1, 0]])
 
 

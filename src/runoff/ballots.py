@@ -50,8 +50,8 @@ def rank(scores: ArrayLike | Iterator[ArrayLike], out: NDArray[Any] | None = Non
 
     Returns
     -------
-    ballots : (n_samples, n_members, n_classes) points, uint8 up to 256 classes, else uint16; for a classifier's scores, a
-        `Scores` object with the same spread and unit, whose `values` are the points
+    ballots : (n_samples, n_members, n_classes) points, uint8 up to 256 classes, else uint16; for a classifier's scores,
+        a `Scores` object with the same spread and unit, whose `values` are the points
 
     """
     scores, origin = origin_of(scores)
