@@ -59,6 +59,7 @@ def test_every_radius_is_judged_as_the_adversary_finds(election, part):
             claim = check.Claim(w, s, radius)
             verdict = check.check_input(election, "tight", rows, claim, placed(seed))
             assert not verdict.unproven
+            assert not verdict.exact or radius == least - 1
             if radius >= least or radius > n_buckets:
                 assert verdict.wrong is not None
                 assert str(radius) in verdict.wrong
@@ -546,6 +547,7 @@ def test_the_limits_of_a_file_are_allowed():
     for change in ({"n_members": 10**6}, {"n_classes": 65536}, {"n_inputs": 2**29}):
         with pytest.raises(check.MalformedError, match=r"^(?!n_)"):  # refused for another reason
             parsed(a_proof(**change))
+    assert parsed(a_proof(spread=[[2]])).spread.of_member == [[], [], [0]]
     assert parsed(a_proof(spread=[[0], [], [0, 1, 2]])).spread.buckets == [[0], [], [0, 1, 2]]
     rows = np.zeros((2, 3, 3), np.uint8)
     with pytest.raises(check.MalformedError, match="input 1 has a ballot that does not rank classes 0 to 2, each once"):

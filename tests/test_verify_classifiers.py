@@ -1,5 +1,6 @@
 """The whole report on small classifiers, on claims that are off, and on attestations; and the parts by hand."""
 
+import datetime
 import hashlib
 import json
 import shutil
@@ -11,7 +12,7 @@ import pytest
 from scipy import sparse
 
 import runoff
-from runoff import check, verify
+from runoff import check, hashing, samples, verify
 from runoff.verify import _content, _parts, _radii, attestation, networks
 from verified import IMAGES, Members, Y, a_classifier, dataset, floats, listed
 
@@ -443,6 +444,7 @@ def test_signatures_need_a_program_and_files(tmp_path, monkeypatch):
         (f'[ "$*" = "{wanted}" ] && [ "$(cat)" = "{{}}" ]', None),
         ("echo ignored; echo 'bad signature' >&2; exit 1", "bad signature"),
         ("exit 255", "refused"),
+        (r"printf '\377bad\n' >&2; exit 1", "\ufffdbad"),
     ):
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o700)
@@ -615,6 +617,19 @@ def test_names_of_sources_and_odd_values():
     assert _content.number_of(-(10**400)) == float("-inf")
     assert _content.number_of("1") is None
     assert _content.number_of(True) == 1.0
+
+
+VALUES = [None, pd.NA, np.nan, 1, True, 0.5, -0.0, 10**400, np.int8(3), np.float32(0.5), "e\u0301", "", b"ab", b""]
+VALUES += [datetime.datetime(2020, 1, 2, 3, 4, 5, 6), datetime.date(2020, 1, 2), pd.Timestamp("2020-01-02 03:04")]
+VALUES += [datetime.timedelta(2, 3, 4), pd.Timedelta(7, "ns"), datetime.timedelta(-1)]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_values_of_tables_have_the_bytes_that_members_are_hashed_by(value):
+    assert _content.table_cell(value) == hashing.cell(value)
+    given = pd.DataFrame({"a": pd.Series(["x"], dtype=object), "b": pd.Series([value], dtype=object)})
+    assert list(_content.contents(given)) == [bytes(row) for row in samples.from_any(given).content()]
+    assert list(_content.contents(given)) == [b"\xff" + hashing.cell("x") + hashing.cell(value)]
 
 
 def test_rows_by_hand():

@@ -82,6 +82,15 @@ def test_links_and_other_kinds_of_files(path, tmp_path):
     ]
 
 
+def test_the_limits_of_a_directory(path, monkeypatch):
+    assert verify.SAMPLE == 20
+    assert (directory.MOST_MANIFEST, directory.MOST_FILES, directory.MOST_FILE) == (2**28, 10**7, 2**33)
+    monkeypatch.setattr(directory, "MOST_FILES", 19)
+    assert open_(path) == []
+    monkeypatch.setattr(directory, "MOST_FILES", 18)
+    assert open_(path) == ["manifest.json: does not list files"]
+
+
 def test_large_files_are_not_read(path, monkeypatch):
     size = (path / "spread.npy").stat().st_size
     monkeypatch.setattr(directory, "MOST_FILE", max(f.stat().st_size for f in path.rglob("*") if f.is_file()))

@@ -99,6 +99,35 @@ def test_the_model_of_a_spread_has_a_column_for_each_bucket_and_member():
     assert found.least.tolist() == [0, 0, 0, 0]
 
 
+def test_the_rows_of_a_model_of_duels():
+    """One row for each pair: no more members count for it than are taken; and two for the duels that must be won."""
+    kinds = np.array([[0, 1, 1], [0, 1, 1], [1, 0, 0]])  # of members, for the pairs (1, 0), (1, 2) and (0, 1)
+    found = _programs._duel_model(kinds, [(1, 0), (1, 2), (0, 1)], strict=True, spread=None)
+    assert found.cost.tolist() == found.integral.tolist() == [1, 1, 0, 0, 0]
+    assert found.upper.tolist() == [2, 1, 3, 3, 3]
+    assert found.matrix.tolist() == [
+        [1, 1, -1, 0, 0],
+        [-1, -1, 1, 0, 1],
+        [1, -1, 1, 0, -1],
+        [1, 1, 0, -1, 0],
+        [0, 0, 0, 1, -1],
+        [1, 1, 0, 0, -1],
+    ]
+    assert found.least.tolist() == [0, 0, 2, 0, 1, 0]
+    spread = check.Spread([[0, 1], [2]], 3)
+    found = _programs._duel_model(kinds, [(1, 0), (1, 2), (0, 1)], strict=False, spread=spread)
+    assert found.cost.tolist() == found.integral.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert found.upper.tolist() == [1, 1, 1, 1, 1, 3, 3, 3]
+    assert found.matrix[:5].tolist() == [
+        [1, 0, -1, 0, 0, 0, 0, 0],
+        [1, 0, 0, -1, 0, 0, 0, 0],
+        [0, 1, 0, 0, -1, 0, 0, 0],
+        [0, 0, 1, 1, 1, -1, 0, 0],
+        [0, 0, -1, -1, -1, 1, 0, 1],
+    ]
+    assert found.least.tolist() == [0, 0, 0, 0, 0, 1, 0, 0, 0]
+
+
 def test_programs_for_more_than_a_few_members(monkeypatch):
     """What is cheap is not solved: classes that cannot overtake, and duels that are too far apart."""
     rows = ballots(*["0123"] * 70, *["1023"] * 20, *["2013"] * 9, "3012")

@@ -3,6 +3,7 @@
 import json
 import shutil
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_steps_are_told_and_full_means_all(path):
 def test_without_a_seed_the_sample_cannot_be_predicted(path):
     seeds = {verify.run(path, sample=0).facts["seed"] for _ in range(4)}
     assert len(seeds) == 4
-    assert max(seeds) > 2**32
+    assert 2**32 < max(seeds) < 2**64
     told = [verified(path, seed=seed, sample=1, retrain=3).checked[-1] for seed in range(3)]
     assert len({*told}) > 1
     assert told[0] == verified(path, seed=0, sample=1, retrain=3).checked[-1]
@@ -660,6 +661,36 @@ def test_a_network_that_was_refused_has_no_scores(path):
     report = verified(path, retrain=12)
     assert report.failures == []
     assert report.checked[5] == SCORES.replace("12 networks", "10 networks")
+
+
+def test_the_input_is_named_whose_scores_are_not_those_of_the_weights(path):
+    class Off(Trainer):
+        def scores(self, tensors, inputs):
+            found = super().scores(tensors, inputs)
+            found[1] = found[1, ::-1]
+            return found
+
+    listed(path, lambda m: m["dataset"].pop("weights"))
+    assert SCORES in verified(path).checked  # weights are stored unless the manifest says otherwise
+    second = np.sort(np.random.default_rng(0).permutation(8)[:3])[1]
+    told = failures(verified(path, trainer=Off()))
+    assert told[0] == (
+        4, f"{network_file(0, 0)}: does not give the stored scores for input {second} (seed 0, member 0)",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("n_classes", "dtype"), [(256, np.uint8), (257, np.uint16)])
+def test_ballots_have_one_byte_up_to_256_classes(n_classes, dtype):
+    steps = _run.RunVerifier.__new__(_run.RunVerifier)
+    steps.n_classes, steps.labels, steps.parts = n_classes, None, SimpleNamespace(n_members=2)
+    ballots = np.tile(np.arange(n_classes), (3, 2, 1))
+    for given in (np.uint8, np.uint16):
+        steps.directory = SimpleNamespace(array=lambda _, given=given: ballots.astype(given))
+        if given == dtype:
+            assert steps._ballots("ballots-1.npy").shape == (3, 2, n_classes)
+        else:
+            with pytest.raises(ValueError, match="must hold ballots of shape"):
+                steps._ballots("ballots-1.npy")
 
 
 def test_five_damaged_networks_are_enough(path):
