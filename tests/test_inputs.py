@@ -4,6 +4,7 @@ import mmap
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -106,6 +107,8 @@ BAD_SCORES = {
     "scores must hold at least one input, got shape (0, 7, 4)": SCORES[:0],
     "scores must have at least one member, got shape (30, 0, 4)": SCORES[:, :0],
     "scores must have at least 2 classes, got shape (30, 7, 1)": SCORES[:, :, :1],
+    "scores must be an array, got a path: read the file, as in np.load('a/scores.npy')": Path("a/scores.npy"),
+    "scores must be an array, got a path: read the file, as in np.load('scores.npy')": "scores.npy",
     "scores must be real numbers, got dtype complex128": SCORES * 1j,
     "scores must be real numbers, got dtype <U2": SCORES.astype("U2"),
     "scores must be real numbers, got dtype object": SCORES.astype(object),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,8 @@ def checked_scores(scores: Any, name: str = "scores") -> NDArray[Any]:
         raise InputError(f"{name} must be an array (n_samples, n_members, n_classes): {error}") from None
     if isinstance(scores, np.ma.MaskedArray):
         raise InputError(f"{name} must be a plain array, got a masked one: give every member a score for every class")
+    if isinstance(scores, (str, PathLike)):
+        raise InputError(f"{name} must be an array, got a path: read the file, as in np.load({str(scores)!r:.100})")
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} must be real numbers, got dtype {array.dtype}")
     if array.ndim != 3:
