@@ -385,6 +385,14 @@ def test_an_attacker_who_fixes_the_digests_is_caught(name, copy, folder):
     assert told.startswith(expected)
 
 
+def test_a_forged_recipe_is_never_retrained_in_silence(copy, folder):
+    path = copy()
+    rehash(path, lambda manifest: manifest["settings"]["recipe"].update(epochs=99))
+    result = run("verify", path, "--data", folder / "data.npz", "--device", "cpu", "--sample", 1, "--retrain", 2)
+    told = " ".join(result.output.split())
+    assert "Not checked: 2 networks retrained: the run was trained with another version of the code, or with" in told
+
+
 def test_other_samples_are_caught(folder, copy, tmp_path):
     path = copy()
     with np.load(folder / "data.npz") as data:

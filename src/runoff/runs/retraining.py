@@ -62,7 +62,10 @@ def _difference(what: str, recorded: Any, here: dict[str, str]) -> str | None:
     for name, value in recorded.items():
         if here.get(name) != value:
             if name == "code":
-                return f"the {what} was trained with another version of the code"
+                return (
+                    f"the {what} was trained with another version of the code, or with another recipe, network or "
+                    "other setting than its manifest names"
+                )
             return f"the {what} was trained with {name} {value!s:.80}, but this machine has {here.get(name)!s:.80}"
     return None
 
