@@ -88,8 +88,8 @@ def reproduce(
     if not wanted:
         raise InputError("no row of the paper matches: see `runoff reproduce --dry-run` for all of them")
     setup = Setup(
-        runs, carry, weights, network, recipe, options.data_dir, options.device, options.in_flight, options.retrain,
-        options.executor,
+        runs=runs, carry=carry, weights=weights, network=network, recipe=recipe, data_dir=options.data_dir,
+        device=options.device, in_flight=options.in_flight, retrain=options.retrain, executor=options.executor,
     )  # fmt: skip
     if options.dry_run:
         plans = planned(wanted, trials, setup)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runoff.torch import Job, Trainer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Setup:
     """The settings with which rows are trained, and the folder of their runs.
 
