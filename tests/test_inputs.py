@@ -442,3 +442,16 @@ def test_only_two_dimensions_of_integers_may_be_predicted_classes():
         with pytest.raises(ValueError, match="must have 3 dimensions") as caught:
             scores.checked_scores(given)
         assert str(caught.value).endswith(f"got shape {given.shape}{expected}")
+
+
+def test_the_columns_of_a_table_as_a_spread_are_members_by_position():
+    pandas = pytest.importorskip("pandas")
+    matrix = np.array([[1, 0, 1], [0, 1, 0]], bool)
+    spread = spreads.Spread.from_any(pandas.DataFrame(matrix), 3)
+    assert (spread.members_at.tolist(), spread.members.tolist()) == ([0, 2, 3], [0, 2, 1])
+    for names in ([0, 2, 1], ["0", "1", "2"], [1, 2, 3]):
+        message = (
+            f"takes members by position, and the columns of this table must be named 0, 1, ..., got {names}: order"
+        )
+        with pytest.raises(ValueError, match=re.escape(message)):
+            spreads.Spread.from_any(pandas.DataFrame(matrix, columns=names), 3)
