@@ -1,9 +1,11 @@
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
+import portalocker
 import pytest
 from hypothesis import settings
 
@@ -15,25 +17,30 @@ settings.register_profile("fast", max_examples=25, deadline=None, derandomize=Tr
 settings.load_profile("runoff")
 
 
+def trained_once(tmp_path_factory, name, *options):
+    """Return a copy of a run on the digits, which one of the workers of pytest trains for all."""
+    from helpers import SMALL, run
+
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder  # the one that workers share
+    with portalocker.Lock(folder / f"{name}.lock", timeout=600):
+        if not (folder / name).exists():
+            result = run("train", "digits", *SMALL, *options, "--out", folder / f"{name}.new", "--json")
+            assert result.exit_code == 0, result.output
+            assert json.loads(result.stdout)["trained"] == 10
+            (folder / f"{name}.new").rename(folder / name)
+    return shutil.copytree(folder / name, tmp_path_factory.mktemp("runs") / name)
+
+
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory):
     """A run on the digits with 2 members per bucket, trained once per session."""
-    from helpers import SMALL, run
-
-    out = tmp_path_factory.mktemp("runs") / "digits"
-    result = run("train", "digits", *SMALL, "--d", 2, "--out", out, "--json")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["trained"] == 10
-    return out
+    return trained_once(tmp_path_factory, "digits", "--d", 2)
 
 
 @pytest.fixture(scope="session")
 def _two_seeds(tmp_path_factory):
-    from helpers import SMALL, run
-
-    out = tmp_path_factory.mktemp("runs") / "two-seeds"
-    assert run("train", "digits", *SMALL, "--n-seeds", 2, "--out", out).exit_code == 0
-    return out
+    return trained_once(tmp_path_factory, "two-seeds", "--n-seeds", 2)
 
 
 @pytest.fixture
