@@ -1,5 +1,6 @@
 """The command line with users' own input: a network in a file, a table, and `runoff doctor`."""
 
+import csv
 import importlib.util
 import json
 import os
@@ -75,10 +76,12 @@ def of_colours(shape, n_classes):
 
 
 def test_cells_of_any_length_are_read(tmp_path):
-    """One long mail, which anyone can send, must not stop training."""
+    """One long mail, which anyone can send, must not stop training; other readers of the process keep their limit."""
+    limit = csv.field_size_limit()
     (tmp_path / "mails.csv").write_text(f"text,kind\n{'x' * 200_000},ham\n")
     mails, labels, _ = tables.samples(tmp_path / "mails.csv", "kind")
     assert (len(mails["text"][0]), labels) == (200_000, ["ham"])
+    assert csv.field_size_limit() == limit
 
 
 def test_tables_that_do_not_exist(tmp_path, monkeypatch):

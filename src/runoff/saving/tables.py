@@ -89,12 +89,14 @@ def _cell(value: str) -> float | str | None:
 
 
 def _csv(path: Path) -> dict[str, list[Any]]:
-    csv.field_size_limit(2**31 - 1)  # by default one long mail, which anyone can send, would stop training
     with opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
+        before = csv.field_size_limit(2**31 - 1)  # by default one long mail, which anyone can send, would stop training
         try:
             rows = list(csv.reader(file, strict=True))  # else a quotation mark that is not closed hides all later rows
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read as CSV: {error}") from None
+        finally:
+            csv.field_size_limit(before)  # of the whole process
     header = rows[0] if rows else []
     if len({*header}) < len(header):
         raise InputError(f"{path} must have columns of different names, got {text.one_line(', '.join(header))}")
