@@ -131,6 +131,30 @@ def test_joblib_yields_each_member_when_it_is_finished(tmp_path, backend):
             list(Joblib(2).run(Lines(), [4, 5]))
 
 
+TERMINATED = """
+import os, signal, time
+from runoff.executors import Joblib, Work
+
+class Terminating(Work):
+    kind = member = weight = measure = None  # defined, and not needed
+
+    def train(self, items, place):
+        print("started", flush=True)
+        if items == [0]:
+            os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(300)
+
+list(Joblib(2).run(Terminating(), [0, 1, 2, 3]))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+def test_processes_of_joblib_end_with_a_terminated_program():
+    done = subprocess.run([sys.executable, "-c", TERMINATED], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 143, done.stderr
+    assert "started" in done.stdout  # and its end was read, so no process was left that could write
+
+
 def test_joblib_with_a_backend_that_returns_all_results_at_the_end():
     with parallel_config(backend="multiprocessing"):
         assert sorted(Joblib(2).run(Lines(), [0, 1])) == [(0, "line 0"), (1, "line 1")]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -29,6 +28,7 @@ from runoff.executors.grouping import Uncut, groups_for
 from runoff.executors.recovery import FAILURES
 from runoff.executors.scheduling import Schedule
 from runoff.executors.storage import Storage
+from runoff.executors.termination import terminated
 
 # Settings that change the last bits are passed from this process to the workers.
 SETTINGS_OF_BITS = (
@@ -185,7 +185,7 @@ class Ray(Executor):
                 ) from None
         if threading.current_thread() is threading.main_thread() and on_term is not None:
             # Slurm and Kubernetes end a job with this signal, for which Ray would print its stack and abort.
-            signal.signal(signal.SIGTERM, _terminated if on_term is signal.SIG_DFL else on_term)
+            signal.signal(signal.SIGTERM, terminated if on_term is signal.SIG_DFL else on_term)
         return ray
 
     def _needs(self, member: int) -> dict[str, float]:
@@ -292,11 +292,6 @@ class Ray(Executor):
         return Plan(
             len(items), tuple(map(tuple, groups)), workers, place, total / workers, memory, work.basis(self.place)
         ), uncut
-
-
-def _terminated(*_: Any) -> None:
-    """Exit as a shell expects of a terminated process, after tasks are cancelled."""
-    sys.exit(128 + signal.SIGTERM)
 
 
 @contextmanager

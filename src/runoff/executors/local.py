@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from runoff.executors.base import Executor, Item, Place, Watch, Work
+from runoff.executors.termination import orderly
 
 if TYPE_CHECKING:
     from runoff.executors.storage import Storage
@@ -64,7 +66,12 @@ def each_by_itself(work: Work, items: Sequence[Item], n_jobs: int | None) -> Gen
         parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     except (TypeError, ValueError):  # older versions and some backends return all results at the end
         parallel = Parallel(n_jobs=n_jobs)
-    results = parallel(calls)
+    with orderly() if not one_process else nullcontext():
+        yield from _each(parallel(calls))
+
+
+def _each(results: Any) -> Iterator[tuple[Item, Any]]:
+    """Yield what each call returns; closing the generator stops the calls that have not started."""
     try:
         for result in results:
             yield from result
