@@ -300,6 +300,17 @@ def test_storage_that_workers_do_not_see(ray_of, log, tmp_path, monkeypatch):
         list(ray_of().run(Counted(log), [1, 2], hidden))
 
 
+def test_storage_that_can_no_longer_be_written_stops_the_run_with_the_reason(ray_of, log, storage):
+    work = Counted(log, seconds=0.05)
+    results = ray_of(members_per_task=5).run(work, list(range(40)), storage)
+    next(results)
+    kept = Path(storage.where).rename(f"{storage.where}-kept")
+    Path(storage.where).touch()  # a file in place of the folder
+    with pytest.raises((MemberError, OSError), match=r"File exists|Not a directory"):
+        list(results)
+    assert next(kept.glob("*.result"))
+
+
 def test_a_cluster_without_what_a_task_takes(ray_of, log):
     with pytest.raises(
         InputError, match=r"no node of the cluster has the resources of a task \(CPU 64\) within 1 seconds"
