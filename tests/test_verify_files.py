@@ -82,6 +82,21 @@ def test_links_and_other_kinds_of_files(path, tmp_path):
     ]
 
 
+def test_a_report_as_plain_data():
+    report = verify.Report("run", facts={"seed": 5})
+    report.passed("this")
+    report.skipped("that", "too long")
+    report.files("a.npy", "is gone")
+    report.failed(verify.CERTIFICATE, "input 3", "is wrong")
+    assert report.to_dict() == {
+        "subject": "run", "exit_code": 4, "checked": ["this"], "not_checked": ["that: too long"], "seed": 5,
+        "failures": [{"exit_code": 4, "where": "a.npy", "what": "is gone"},
+                     {"exit_code": 3, "where": "input 3", "what": "is wrong"}],
+    }  # fmt: skip
+    assert [str(failure) for failure in report.failures] == ["a.npy: is gone", "input 3: is wrong"]
+    assert (verify.CERTIFICATE, verify.FILES, verify.Report("").exit_code) == (3, 4, 0)
+
+
 def test_the_limits_of_a_directory(path, monkeypatch):
     assert verify.SAMPLE == 20
     assert (directory.MOST_MANIFEST, directory.MOST_FILES, directory.MOST_FILE) == (2**28, 10**7, 2**33)

@@ -128,6 +128,21 @@ def test_the_rows_of_a_model_of_duels():
     assert found.least.tolist() == [0, 0, 0, 0, 0, 1, 0, 0, 0]
 
 
+def test_the_last_duel_may_be_that_of_any_pair():
+    kinds = np.array([[1, 1, 0], [0, 0, 1]])  # of members, for the pairs (0, 1), (0, 2) and (2, 0)
+    found = _programs._duel_model(kinds, [(0, 1), (0, 2), (2, 0)], strict=False, spread=None)
+    assert found.upper.tolist() == [1, 1, 2, 2, 2]  # members by kind: those of class 2 first
+    assert found.matrix.tolist() == [
+        [1, 1, -1, 0, 0],
+        [1, -1, 1, 0, -1],
+        [1, 1, 0, -1, 0],
+        [-1, -1, 0, 1, 1],
+        [1, -1, 0, 1, -1],
+        [1, 1, 0, 0, -1],
+    ]
+    assert found.least.tolist() == [0, 0, 0, 0, 0, 0]
+
+
 def test_programs_for_more_than_a_few_members(monkeypatch):
     """What is cheap is not solved: classes that cannot overtake, and duels that are too far apart."""
     rows = ballots(*["0123"] * 70, *["1023"] * 20, *["2013"] * 9, "3012")
