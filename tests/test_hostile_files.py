@@ -409,6 +409,20 @@ def test_something_else_in_the_place_of_an_estimator_is_refused(tmp_path, value)
             loaded.predict(X)
 
 
+def test_an_estimator_without_one_of_its_settings_is_refused(tmp_path):
+    import skops.io as sio
+
+    X, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+    model = tmp_path / "model"
+    RunoffClassifier(RidgeClassifier(), n_partitions=3, classes=[0, 1]).fit(X, y).save(model)
+    incomplete = RidgeClassifier()
+    del incomplete.alpha
+    (model / "estimator.skops").write_bytes(sio.dumps({"estimator": incomplete}))
+    rehash(model, "estimator.skops")
+    with pytest.raises(StorageError, match=r"estimator.skops contains an incomplete estimator \(.*'alpha'\): it was"):
+        RunoffClassifier.load(model)
+
+
 def test_a_compressed_file_with_60_gb_of_zeros_behind_it_is_refused_at_once(tmp_path):
     import gzip
 

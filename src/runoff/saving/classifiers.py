@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.manifests import Kind, checked_bytes
+from runoff._io.text import one_line
 from runoff._version import __version__
 from runoff.errors import MissingExtraError, StorageError
 from runoff.fitting.checking import number_type
@@ -116,6 +117,8 @@ def load(kind: type[RunoffClassifier], path: Path, trusted: tuple[str, ...]) -> 
             raise StorageError(
                 f"{path / 'estimator.skops'} contains no estimator, but {_describe(estimator)}: it was altered"
             )
+        if estimator is not None:
+            _check_settings(path / "estimator.skops", estimator)
         classifier.estimator = estimator
         if "shared.skops" in files:
             _restore_shared(classifier, path, files["shared.skops"], trusted)
@@ -169,6 +172,15 @@ def _unreadable(path: Path, name: str, error: Exception) -> StorageError:
 def _has_methods(value: Any, *names: str) -> bool:
     """Return whether a value is an object, not a class, with these methods."""
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
+
+
+def _check_settings(file: Path, estimator: Any) -> None:
+    """Raise StorageError unless an estimator has all of its settings, without which it cannot even be copied."""
+    try:
+        estimator.get_params()
+    except Exception as error:
+        reason = one_line(error)
+        raise StorageError(f"{file} contains an incomplete estimator ({reason}): it was altered") from None
 
 
 def _describe(value: Any) -> str:
