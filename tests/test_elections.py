@@ -344,6 +344,12 @@ def test_threats_are_tried_up_to_a_number_and_down_to_a_cost():
     assert base.smallest(iter([]), spread, 0) is None
 
 
+def test_buckets_of_an_attack_are_sorted_whichever_members_they_reach():
+    certificates = runoff.certify(np.array([[[2, 1, 0]] * 5]), election="plurality", spread=SPREADS["moved"])
+    attack = certificates.attack(0)
+    assert (attack.buckets.tolist(), attack.members.tolist()) == ([0, 1, 3], [0, 1, 2])
+
+
 def test_at_most_64_threats_are_tried_once_an_attack_is_found():
     """The first threats need two members, although each of their rows needs one; another one needs one member."""
     spread, calls = disjoint(4), []
