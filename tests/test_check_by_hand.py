@@ -465,7 +465,7 @@ def test_a_file_is_what_it_says(tmp_path, capsys):
     with pytest.raises(SystemExit):
         check.main(["-h"])
     told = " ".join(capsys.readouterr().out.split())
-    assert "Check every prediction and radius in a proof.json." in told
+    assert "Check every prediction and radius in a proof.json. positional arguments:" in told
     assert "file written by `runoff certify --export`" in told
 
 
