@@ -99,6 +99,9 @@ def test_a_report_as_plain_data():
 
 def test_the_limits_of_a_directory(path, monkeypatch):
     assert verify.SAMPLE == 20
+    assert directory.VERSIONS == {
+        "runoff run": (1,), "runoff classifier": (1, 2), "runoff torch classifier": (1, 2),
+    }  # fmt: skip
     assert (directory.MOST_MANIFEST, directory.MOST_FILES, directory.MOST_FILE) == (2**28, 10**7, 2**33)
     monkeypatch.setattr(directory, "MOST_FILES", 19)
     assert open_(path) == []

@@ -698,8 +698,7 @@ def test_five_damaged_networks_are_enough(path):
         (path / network_file(m, 0)).write_bytes(b"x")
     listed(path)
     told = failures(verified(path))
-    assert told[:5] == [(4, f"{network_file(m, 0)}: is not a safetensors file") for m in range(5)]
-    assert all("ballots" not in text for _, text in told)
+    assert told == [(4, f"{network_file(m, 0)}: is not a safetensors file") for m in range(5)]
 
 
 def test_five_members_with_wrong_ballots_are_named(path):
