@@ -113,13 +113,13 @@ def _parquet(path: Path) -> dict[str, list[Any]]:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise MissingExtraError(f"{path} needs pyarrow. Install it with: pip install 'runoff[parquet]'") from None
-    try:
-        with opened(path) as file:
+    with opened(path) as file:
+        try:
             return _unpacked(path, parquet.ParquetFile(file), os.fstat(file.fileno()).st_size)
-    except InputError:
-        raise
-    except (ArrowException, OSError, ValueError, OverflowError) as error:
-        raise InputError(f"{path} cannot be read as Parquet: {text.one_line(error)}") from None
+        except InputError:
+            raise
+        except (ArrowException, OSError, ValueError, OverflowError) as error:
+            raise InputError(f"{path} cannot be read as Parquet: {text.one_line(error)}") from None
 
 
 def _unpacked(path: Path, content: Any, n_bytes: int) -> dict[str, list[Any]]:
