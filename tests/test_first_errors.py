@@ -35,6 +35,10 @@ def plan(**settings):
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
+        (
+            lambda: fit(pd.DataFrame(X, columns=["a", "b", "a", "c"]), Y),
+            "X must have columns of different names, got 'a' twice: rename one of them",
+        ),
         (lambda: plan(n_partitions=("a",)), "n_partitions must be whole numbers of at least 1, as in .*, got ('a',)"),
         (lambda: plan(n_partitions="20"), "n_partitions must be whole numbers of at least 1, as in .*, got '20'"),
         (lambda: plan(n_partitions=()), "n_partitions must be whole numbers of at least 1, as in .*, got ()"),

@@ -6,6 +6,7 @@ Errors depend only on the estimator and on single samples. Warnings may depend o
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,6 +71,8 @@ def checked_samples(classifier: Any, X: Any, reset: bool) -> Samples:
     if is_text(X):
         return from_any(X)
     if hasattr(X, "columns") and hasattr(X, "iloc"):
+        if repeated := [name for name, times in Counter(X.columns).items() if times > 1]:
+            raise InputError(f"X must have columns of different names, got {repeated[0]!r} twice: rename one of them")
         validate_data(classifier, X, reset=reset, skip_check_array=True)
         return from_any(X)
     estimator = getattr(classifier, "estimator", None)
