@@ -26,6 +26,27 @@ def test_a_few_damaged_files(name):
     assert not failures(tally)
 
 
+def test_every_reader_belongs_to_one_piece_of_the_campaign(tmp_path, monkeypatch, capsys):
+    assert campaign.PIECES["readers"] == tuple(f"readers-{group}" for group in readers.GROUPS)
+    assert sum(map(len, readers.GROUPS.values())) == len(readers.READERS)
+    tried = []
+    monkeypatch.setattr(readers, "damaged", lambda name, *_: tried.append(name) or Tally())
+    monkeypatch.setattr(readers.heavy, "run", lambda _, names: tried.append(names) or Tally())
+    page = tmp_path / "page.md"
+    page.write_text(
+        "".join(f"<!-- {piece} -->\nold\n<!-- end of {piece} -->\n" for piece in campaign.PIECES["readers"])
+    )
+    monkeypatch.setattr("sys.argv", ["torture", "--part", "readers-evidence", "--write", str(page)])
+    assert campaign.main() == 1  # nothing was tried
+    assert tried == ["proofs", "attestations", ["proofs", "attestations"]]
+    assert page.read_text().count("\nold\n") == len(readers.GROUPS) - 1
+    tried.clear()
+    monkeypatch.setattr("sys.argv", ["torture", "--part", "readers"])
+    campaign.main()
+    assert [name for name in tried if isinstance(name, str)] == [*readers.READERS]
+    capsys.readouterr()
+
+
 class Deadly(readers.Reader):
     """A reader that ends its process."""
 

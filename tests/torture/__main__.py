@@ -2,9 +2,12 @@
 
     python -m tests.torture [--part NAME ...] [--scale F] [--seed N] [--jobs N] [--write docs/trust.md]
 
+The parts, and in parentheses those that a long part consists of:
+
     elections   radii against a brute force that shares no code with the package; attacks carried out
     targets     the same for radii and attacks with a target
-    readers     files of every kind, damaged on purpose
+    readers     files of every kind, damaged on purpose (readers-scores, readers-runs, readers-models,
+                readers-weights, readers-datasets, readers-evidence)
     kills       processes killed while they write, then the same command again
     refits      members refitted for real after hostile edits
     processes   two commands at once on the same files
@@ -23,26 +26,30 @@ from tests.torture import table
 from tests.torture.tally import Tally
 
 PARTS = ("elections", "targets", "readers", "kills", "refits", "processes")
+PIECES = {  # of long parts: each can be run alone, and has a table of its own
+    "readers": tuple(f"readers-{group}" for group in ("scores", "runs", "models", "weights", "datasets", "evidence"))
+}
 
 
 def main() -> int:
     """Run the parts one after the other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", action="append", choices=PARTS, help="default: all")
+    parser.add_argument("--part", action="append", choices=[*PARTS, *PIECES["readers"]], help="default: all")
     parser.add_argument("--scale", type=float, default=1.0, help="a fraction of the number of cases")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--write", metavar="PAGE", help="put the table into a page, between its marks")
     given = parser.parse_args()
     found: dict[str, tuple[Tally, float]] = {}
-    for name in given.part or PARTS:
+    for name in [piece for part in given.part or PARTS for piece in PIECES.get(part, (part,))]:
         started = time.monotonic()
         print(f"{name} ...", file=sys.stderr, flush=True)
-        tally = import_module(f"tests.torture.{name}").run(given.scale, given.seed, given.jobs)
+        module, _, group = name.partition("-")
+        tally = import_module(f"tests.torture.{module}").run(given.scale, given.seed, given.jobs, *group.split())
         found[name] = tally, time.monotonic() - started
         print("\n".join(table.plain(name, *found[name])), flush=True)
-    if given.write:
-        table.write(given.write, found, given.seed, given.scale)
+        if given.write:  # after each part: an interrupted campaign keeps what it found
+            table.write(given.write, {name: found[name]}, given.seed, given.scale)
     failed = sum(tally.failed for tally, _ in found.values())
     tried = sum(line.tried for tally, _ in found.values() for line in tally.lines.values())
     print(f"{tried:,} tried, {failed:,} failed")
