@@ -1,5 +1,6 @@
 """Work for executors, in a module that processes of joblib import quickly: that of the tests needs PyTorch."""
 
+import signal
 import time
 
 from runoff.executors import Work
@@ -44,3 +45,10 @@ class OneWaits(Lines):
         while items == [0] and not self.file.exists() and time.monotonic() < until:
             time.sleep(0.01)
         yield from ((item, self.file.exists()) for item in items)
+
+
+class Signals(Lines):
+    """Whether SIGTERM ends the process at once, in place of a line."""
+
+    def train(self, items, place):
+        yield from ((item, signal.getsignal(signal.SIGTERM) is signal.SIG_DFL) for item in items)

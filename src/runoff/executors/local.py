@@ -62,11 +62,14 @@ def each_by_itself(work: Work, items: Sequence[Item], n_jobs: int | None) -> Gen
         return
     one_process = n_jobs in (None, 1)  # else only the data of each item is sent to its process
     calls = (delayed(_train)(work if one_process else work.part([item]), item) for item in items)
+    exits_in_order = not one_process
     try:
         parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     except (TypeError, ValueError):  # older versions and some backends return all results at the end
-        parallel = Parallel(n_jobs=n_jobs)
-    with orderly() if not one_process else nullcontext():
+        # Backend "multiprocessing" ends its processes by SIGTERM. They are forks, which inherit a handler, and one that
+        # waits for the lock of its queue might never run it. Without this program, they exit when their queue closes.
+        parallel, exits_in_order = Parallel(n_jobs=n_jobs), False
+    with orderly() if exits_in_order else nullcontext():
         yield from _each(parallel(calls))
 
 

@@ -5,7 +5,6 @@ Without it, processes of joblib would outlive this one, and Ray would print its 
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -36,16 +35,3 @@ def _replaced(old: Any, new: Any) -> bool:
     if can:
         signal.signal(signal.SIGTERM, new)
     return can
-
-
-def _default_in_fork() -> None:
-    """Let SIGTERM end a forked process at once.
-
-    joblib's backend "multiprocessing" ends its processes by SIGTERM. If one is about to wait for the lock of its queue,
-    a handler written in Python runs only after the wait, which may never end; then this process waits for it forever.
-    """
-    _replaced(terminated, signal.SIG_DFL)
-
-
-if hasattr(os, "register_at_fork"):  # where there is no fork, no handler is inherited
-    os.register_at_fork(after_in_child=_default_in_fork)
