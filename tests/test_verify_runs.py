@@ -38,6 +38,10 @@ TIGHT = (
     "buckets was replayed, so they are exact; {} by integer programming too"
 )
 ALL = [FILES, PARTITION, DATASET, SETS, BALLOTS, SCORES, TIGHT.format(1, 3), TIGHT.format(2, 3)]
+UNUSABLE = (
+    "that 2 networks could not be trained, as the files say: --retrain shows this for the networks that it trains again "
+    "(of members 4)"
+)
 RETRAIN = "that retraining gives the same networks: --retrain N checks N of them"
 
 
@@ -658,9 +662,40 @@ def test_a_network_that_was_refused_has_no_scores(path):
         array_of(f"ballots-{n}.npy", by_shares)(path)
         certify(path, "runoff", "tight", n, np.load(path / "spread.npy"), np.load(path / "labels.npy"))
     listed(path)
-    report = verified(path, retrain=12)
+    report = verified(path)
     assert report.failures == []
     assert report.checked[5] == SCORES.replace("12 networks", "10 networks")
+    assert report.not_checked[0] == UNUSABLE
+
+    class Failing(Trainer):
+        """Training the networks of member 4 fails, whatever is stored."""
+
+        def retrained(self, member, *given):
+            trained = super().retrained(member, *given)
+            return ({}, None) if member == 4 else trained
+
+    report = verified(path, trainer=Failing(), retrain=12)
+    assert report.failures == []
+    assert report.checked[-1].startswith("12 networks retrained")
+
+
+def test_a_network_that_is_only_said_to_be_unusable_is_caught(path):
+    """An attacker who replaces a network by a note that its training failed makes the member vote by its shares."""
+    for seed in (0, 1):
+        tensors_of(4, seed, lambda m, t: (m.update(refused="its loss became infinite"), t.clear()))(path)
+    tensors_of(3, 0, lambda m, _: m.update(refused="its loss became infinite"))(path)
+    listed(path)
+    is_not = "is stored as a network that cannot be used, but the retrained one can be used"
+    assert [str(failure) for failure in failures_of_retraining(path)] == [
+        f"{network_file(m, s)}: {is_not} (member {m})" for m, s in ((3, 0), (4, 0), (4, 1))
+    ]
+
+    class Failing(Trainer):
+        def retrained(self, *given):
+            return super().retrained(*given)[0], None
+
+    can = "is stored as a network that can be used, but the retrained one cannot be used"
+    assert str(failures_of_retraining(path, Failing())[0]) == f"{network_file(0, 0)}: {can} (member 0)"
 
 
 def test_the_input_is_named_whose_scores_are_not_those_of_the_weights(path):
@@ -727,6 +762,15 @@ def test_retrained_networks_are_compared_tensor_by_tensor(path):
     ]
 
 
+def failures_of_retraining(path, trainer=None):
+    """Return what retraining alone finds."""
+    steps = _run.RunVerifier(path, verify.Report(""), np.random.default_rng(0), full=False, sample=1)
+    assert steps.open()
+    assert steps.compare_dataset(dataset(), "")
+    steps.retrain(12, trainer or Trainer(), "")
+    return steps.report.failures
+
+
 def test_scores_are_compared_where_weights_are_not_stored(path):
     """A slim run keeps scores only; retraining compares these."""
 
@@ -744,5 +788,10 @@ def test_scores_are_compared_where_weights_are_not_stored(path):
     told = failures(verified(path, trainer=Other(), retrain=1))
     assert told == [(4, f"{network_file(1, 0)}: has scores that differ from the retrained network of member 1")]
     listed(path, lambda m: m["dataset"].update(weights=True))
-    report = verified(path)
-    assert "computed from their weights" not in " ".join(report.checked)
+    told = failures(verified(path, retrain=1))
+    why = "has no weights, although the run stores them"
+    assert told[0] == (4, f"{network_file(0, 0)}: {why} (seed 0, member 0)")
+    assert (
+        str(failures_of_retraining(path)[0])
+        == f"{network_file(0, 0)}: differs from the retrained network of member 0: tensor 'bias'"
+    )

@@ -45,14 +45,14 @@ class RunTrainer:
     def retrained(
         self, member: int, seed: int, x: NDArray[Any], rows: list[int], codes: NDArray[np.int64], inputs: NDArray[Any]
     ) -> tuple[dict[str, Tensor], NDArray[Any] | None]:
-        """Retrain a network on these rows; return its tensors and its scores for the inputs."""
+        """Retrain a network on these rows; return its tensors, and its scores for the inputs if it can be used."""
         from runoff.isolation import seeds_of
         from runoff.torch.training.jobs import Job, compact
 
         source = seeds_of(self.seed, member, seed + 1)[seed]
         job = Job(member, seed, source, x, np.array(rows, np.int64), codes)
         [trained] = self.trainer.train([job], compact(inputs))
-        return _tensors(trained.state), trained.scores
+        return _tensors(trained.state), trained.scores if trained.refused is None else None
 
 
 def _difference(what: str, recorded: Any, here: dict[str, str]) -> str | None:

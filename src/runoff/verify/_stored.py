@@ -29,7 +29,10 @@ class Trainer(Protocol):
     def retrained(
         self, member: int, seed: int, x: NDArray[Any], rows: list[int], codes: NDArray[np.int64], inputs: NDArray[Any]
     ) -> tuple[dict[str, Tensor], NDArray[Any] | None]:
-        """Train a network on these rows of x; return its tensors, and its scores for the inputs."""
+        """Train a network on these rows of x; return its tensors, and its scores for the inputs.
+
+        The scores are None if the network cannot be used.
+        """
 
 
 class StoredNetworks(RunData):
@@ -47,7 +50,7 @@ class StoredNetworks(RunData):
             if self.ballots:
                 report.skipped("that the ballots are those of the stored networks", "no network is in the directory")
             return
-        wrong, unknown = [], set()
+        wrong, unknown, refused = [], set(), []
         seeds = sorted(self.ballots)
         chosen = self.sampled(len(self.ballots[seeds[0]]))
         scorer = self._scorer(trainer, why_absent)
@@ -59,6 +62,8 @@ class StoredNetworks(RunData):
                 try:
                     network = self._network(m, seed)
                     if network is not None:
+                        if network[0].get("refused"):
+                            refused.append(m)
                         scored += self._rescored(network, scorer, chosen, m, seed)
                         member_scores.append((seed, self._scores(network, m, seed)))
                     elif shares is not None and np.count_nonzero(shares) > 1:
@@ -86,6 +91,12 @@ class StoredNetworks(RunData):
                 f"the ballots of {counted(len(unknown), 'member')}",
                 "they vote by their class shares, which need the dataset",
             )
+        if refused:
+            named = ", ".join(map(str, sorted({*refused})[:SHOWN]))
+            report.skipped(
+                f"that {counted(len(refused), 'network')} could not be trained, as the files say",
+                f"--retrain shows this for the networks that it trains again (of members {named})",
+            )
         if not wrong:
             n = self.parts.n_members - len(unknown)
             members = counted(n, "member")
@@ -96,9 +107,13 @@ class StoredNetworks(RunData):
                 "their weights"
             )
 
+    @property
+    def _has_weights(self) -> bool:
+        return bool(self.directory.manifest["dataset"].get("weights", True))
+
     def _scorer(self, trainer: Trainer | None, why_absent: str) -> Trainer | None:
         what = "that the stored scores are those of the stored weights"
-        if not self.directory.manifest["dataset"].get("weights", True):
+        if not self._has_weights:
             why: str | None = "the run stores no weights"
         elif self.inputs is None:
             why = "the dataset is not available"
@@ -112,7 +127,11 @@ class StoredNetworks(RunData):
     def _rescored(self, network: Any, scorer: Trainer | None, chosen: NDArray[np.int64], member: int, seed: int) -> int:
         metadata, tensors = network
         weights = {name: tensor for name, tensor in tensors.items() if name != SCORES}
-        if scorer is None or self.inputs is None or metadata.get("refused") or not weights or SCORES not in tensors:
+        if metadata.get("refused") or SCORES not in tensors:
+            return 0
+        if not weights and self._has_weights:
+            raise UnfitError(f"has no weights, although the run stores them (seed {seed}, member {member})")
+        if scorer is None or self.inputs is None or not weights:
             return 0
         new = np.asarray(scorer.scores(weights, self.inputs[chosen]))
         stored = tensors[SCORES].numbers()[chosen]
@@ -153,13 +172,19 @@ class StoredNetworks(RunData):
             rows = self.divided.rows[member]
             codes = np.array([self.divided.codes[i] for i in rows], np.int64)
             new, scores = trainer.retrained(member, seed, self.x, rows, codes, self.inputs)
-            stored_tensors = dict(network[1]) if network is not None else {}
-            stored_scores = stored_tensors.pop(SCORES, None)
-            if stored_tensors and stored_tensors != new:
-                names = sorted({*stored_tensors, *new})
-                at = next((n for n in names if stored_tensors.get(n) != new.get(n)), "")
+            metadata, tensors = network if network is not None else ({}, {})
+            weights = {tensor: value for tensor, value in tensors.items() if tensor != SCORES}
+            stored_scores = tensors.get(SCORES)
+            refused = bool(metadata.get("refused"))
+            if refused != (scores is None):
+                marked = ("cannot be used", "can be used")
+                what = f"is stored as a network that {marked[not refused]}, but the retrained one {marked[refused]}"
+                self.report.files(name, f"{what} (member {member})")
+            elif (weights or self._has_weights) and weights != new:
+                names = sorted({*weights, *new})
+                at = next((n for n in names if weights.get(n) != new.get(n)), "")
                 self.report.files(name, f"differs from the retrained network of member {member}: tensor {at!r}")
-            elif scores is not None and stored_scores is not None and not _same(scores, stored_scores):
+            elif scores is not None and (stored_scores is None or not _same(scores, stored_scores)):
                 self.report.files(name, f"has scores that differ from the retrained network of member {member}")
             else:
                 same.append(f"{member}" if seed == 0 else f"{member} (seed {seed})")
