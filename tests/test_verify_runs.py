@@ -38,10 +38,8 @@ TIGHT = (
     "buckets was replayed, so they are exact; {} by integer programming too"
 )
 ALL = [FILES, PARTITION, DATASET, SETS, BALLOTS, SCORES, TIGHT.format(1, 3), TIGHT.format(2, 3)]
-UNUSABLE = (
-    "that 2 networks could not be trained, as the files say: --retrain shows this for the networks that it trains again "
-    "(of members 4)"
-)
+UNUSABLE = "that 2 networks could not be trained, as the files say: --retrain shows this for those that it picks "
+UNUSABLE += "(of members 4)"
 RETRAIN = "that retraining gives the same networks: --retrain N checks N of them"
 
 

@@ -95,7 +95,7 @@ class StoredNetworks(RunData):
             named = ", ".join(map(str, sorted({*refused})[:SHOWN]))
             report.skipped(
                 f"that {counted(len(refused), 'network')} could not be trained, as the files say",
-                f"--retrain shows this for the networks that it trains again (of members {named})",
+                f"--retrain shows this for those that it picks (of members {named})",
             )
         if not wrong:
             n = self.parts.n_members - len(unknown)
