@@ -250,6 +250,13 @@ def test_a_saved_classifier_is_verified_with_its_table():
         assert (result.exit_code in (1, 2), sentence in result.stderr) == (True, True), result.stderr
 
 
+def test_a_saved_classifier_cannot_be_updated():
+    before = sorted(Path("model").rglob("*"))
+    result = run("update", "model", "--add", "new.csv")
+    assert (result.exit_code, "model is a saved classifier, which holds no training samples" in result.stderr) == (2, 1)
+    assert sorted(Path("model").rglob("*")) == before
+
+
 def test_sources_of_a_table_are_verified(tmp_path):
     table = pd.read_csv("train.csv").assign(sender=[f"s{i % 40}" for i in range(200)])
     table.to_csv("sent.csv", index=False)

@@ -94,6 +94,21 @@ def test_images_that_are_too_small_and_edits_of_nothing(tmp_path, trained_run):
     assert "contains no samples" in result.stderr
 
 
+def test_without_pytorch_one_sentence_says_what_to_install(tmp_path, trained_run):
+    (tmp_path / "none.npz").write_bytes(b"")
+    for arguments in (
+        ("train", "digits", *SMALL, "--out", tmp_path / "x"),
+        ("train", "digits", *SMALL, "--out", tmp_path / "x", "--dry-run"),
+        ("update", trained_run, "--add", tmp_path / "none.npz"),
+        ("pretrain", "--out", tmp_path / "x"),
+    ):
+        code = f"import sys; sys.modules['torch'] = None; {COMMAND}"
+        result = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
+        assert result.returncode == 1, result.stderr
+        assert result.stderr.startswith("Error: runoff.torch needs torch. Install it with: pip install")
+        assert not (tmp_path / "x").exists()
+
+
 def test_one_command_at_a_time(tmp_path, two_seed_run, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE", 0.1)
     with locks.locked(two_seed_run):

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("runoff")
 
 
+def require_torch() -> None:
+    """Raise `MissingExtraError` unless PyTorch is installed, before modules are imported that need it."""
+    import runoff.torch  # noqa: F401
+
+
 def dataset_of(run: Run, data_dir: Path | None) -> Dataset:
     """Load the dataset that a run was trained on."""
     from runoff import datasets

@@ -9,7 +9,7 @@ import click
 
 from runoff import elections
 from runoff.cli.options import TrainingOptions, training_options
-from runoff.cli.runs import show_plan, show_training, warn_of_idle_members
+from runoff.cli.runs import require_torch, show_plan, show_training, warn_of_idle_members
 from runoff.errors import InputError, RunError
 from runoff.recipes import NETWORKS, RECIPES
 from runoff.saving.tables import is_table
@@ -143,6 +143,8 @@ def train(
     if label_column is not None or group_column is not None:
         option = "--group-column" if label_column is None else "--label-column"
         raise InputError(f"{option} is for .csv and .parquet tables, and {dataset} is not one: leave it out")
+    require_torch()
+
     from runoff import datasets, recipes
     from runoff._io.locks import locked
     from runoff.runs import Run, training, work

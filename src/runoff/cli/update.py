@@ -11,8 +11,8 @@ import numpy as np
 
 from runoff._io.files import written_whole
 from runoff.cli.options import TrainingOptions, own_network, training_options
-from runoff.cli.runs import dataset_of, show_plan, show_training
-from runoff.errors import DatasetError, RunError
+from runoff.cli.runs import dataset_of, require_torch, show_plan, show_training
+from runoff.errors import DatasetError, InputError, RunError
 
 if TYPE_CHECKING:
     from runoff.runs import Run
@@ -43,12 +43,22 @@ def update(
 
     Example: runoff update runs/digits-20 --remove bad.npz
     """
+    from runoff.cli.tables import is_model
+    from runoff.runs import Run
+
+    Run.require(run)
+    if is_model(run):
+        raise InputError(
+            f"{run} is a saved classifier, which holds no training samples to update: change its table and repeat "
+            "`runoff train`, or use classifier.update() in Python before saving"
+        )
+    require_torch()
+
     from runoff._io.locks import locked
-    from runoff.runs import Run, training
+    from runoff.runs import training
     from runoff.runs.edits import edited
     from runoff.runs.work import work_of
 
-    Run.require(run)
     with locked(run, reading=options.dry_run):
         existing = Run.open(run)
         existing.verify()  # before its members are reused for the edited samples
