@@ -26,7 +26,7 @@ from helpers import SIGNS, a_run, run, scores
 from runoff import datasets, report
 from runoff.elections import get
 from runoff.paper import tables
-from runoff.report import Source, _collect, _html, _pictures, drawing, figures
+from runoff.report import Source, _collect, _html, _pictures, _words, drawing, figures
 from runoff.runs import Run
 
 VENDORED = {
@@ -371,6 +371,69 @@ def test_one_input_that_nothing_protects():
         replace(source, classes=("a", "b", "c"))
     with pytest.raises(ValueError, match="one label for each of 1 inputs"):
         replace(source, labels=np.array([0, 1]))
+
+
+def test_scores_need_only_labels():
+    """The defaults of a source are those of `runoff.certify`."""
+    values, labels = scores(40, 7, 3)
+    source = Source(name="mine", ballots=values, labels=labels)
+    assert (source.classes, source.n_partitions, source.d) == (("0", "1", "2"), 7, 1)
+    np.testing.assert_array_equal(source.certificates("runoff", "tight").radius, runoff.certify(values).radius)
+    spread = runoff.spreads.cyclic(7, [0, 1])
+    found = Source(name="mine", ballots=values, labels=labels, spread=spread)
+    assert (found.n_partitions, found.d) == (3, 2)
+    with pytest.raises(ValueError, match="mine must have 3 dimensions"):
+        Source(name="mine", ballots=values[0], labels=labels)
+    with pytest.raises(ValueError, match=r"mine must have a spread that is an integer array \(n_buckets, d\), got"):
+        replace(source, spread=np.arange(7))
+
+
+def test_the_command_takes_scores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values, labels = scores(40, 7, 3)
+    np.save("mine.npy", values)
+    np.save("other.npy", values[::-1])
+    np.save("y.npy", labels)
+    np.save("float.npy", labels.astype(float))
+    np.save("spread.npy", runoff.spreads.cyclic(7, [0, 1]))
+    rows = ["input,member,class,score,label"]
+    names = ("ant", "bee", "cat")
+    for (i, m, c), value in np.ndenumerate(values):
+        rows.append(f"mail {i},{m},{names[c]},{value},{names[labels[i]]}")
+    table = "\n".join([*rows, ""])
+    Path("mine.csv").write_text(table)
+    Path("wrong.csv").write_text(table.replace(",ant\n", ",dog\n"))
+    out = ("--out", "report.html")
+    result = run("report", "mine.npy", "other.npy", "--labels", "y.npy", "--undefended", "y.npy", *out)
+    assert result.exit_code == 0, result.output
+    correct = int((runoff.certify(values).prediction == labels).sum())
+    page = Path("report.html").read_text()
+    assert f"DPA+ROE, mine predicts {correct} of 40 test inputs" in page
+    assert "runoff certify mine.npy --labels y.npy --bound tight" in page
+    options = ("--labels", "y.npy", "--spread", "spread.npy", "--unit", "sources")
+    assert run("report", "mine.npy", *options, "--out", "spread.html").exit_code == 0
+    assert f"runoff certify mine.npy {' '.join(options)} --bound tight" in Path("spread.html").read_text()
+    result = run("report", "mine.csv", "--out", "table.html")
+    assert result.exit_code == 0, result.output
+    assert f"DPA+ROE predicts {correct} of 40 test inputs" in Path("table.html").read_text()
+    for arguments, told in (
+        (("mine.npy",), "pass those of mine.npy as --labels FILE"),
+        (("none.npy", "--labels", "y.npy"), "none.npy cannot be read: No such file"),
+        (("mine.npy", "--labels", "float.npy"), "the labels of mine.npy must be class indices (integers), got float64"),
+        (("mine.npy", "--labels", "y.npy", "--spread", "y.npy"), "a spread that is an integer array"),
+        (("mine.csv", "--labels", "y.npy"), "the labels are in the column label of mine.csv already"),
+        (("wrong.csv",), "the labels of wrong.csv must be among the classes of the scores, got 'dog' for input"),
+        (("folder", "--labels", "y.npy"), "--labels is for scores, and none are given: leave it out"),
+    ):
+        result = run("report", *arguments, "--out", "refused.html")
+        assert (result.exit_code, told in result.stderr) == (2, True), result.stderr
+    assert not Path("refused.html").exists()
+
+
+def test_percentages_are_rounded_as_the_page_does():
+    assert [_words.share(*parts) for parts in ((321, 400), (1, 16), (1, 3), (1, 1), (0, 7), (3, 16))] == [
+        "80.3 %", "6.3 %", "33.3 %", "100.0 %", "0.0 %", "18.8 %",
+    ]  # fmt: skip
 
 
 def test_names_from_users_are_escaped(tmp_path):

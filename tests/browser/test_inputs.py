@@ -213,6 +213,10 @@ def test_print_from_the_dark_page_is_dark_on_white(page):
     expect(page.locator("#x-list")).to_be_hidden()
     expect(page.locator("#x-next")).to_be_hidden()
     expect(page.locator("#x-grid")).to_be_visible()
+    for selector in (".slider output", "#radii-method", "#class-budget"):  # what the charts show
+        expect(page.locator(selector)).to_be_visible()
+    for selector in ("#budget", "#x-min", ".screen >> nth=0"):  # what paper cannot do
+        expect(page.locator(selector)).to_be_hidden()
     assert page.pdf()[:5] == b"%PDF-"
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import shlex
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from runoff import elections
 from runoff._io.text import count, size
+from runoff._io.units import UNITS
 from runoff.cli.errors import writing
 from runoff.cli.options import TableInputs, numbers, table_inputs
 from runoff.cli.options import bound as bound_option
 from runoff.cli.options import data_dir as data_dir_option
 from runoff.elections import BASELINE, DEFAULT
 from runoff.errors import InputError
+from runoff.saving.tables import SUFFIXES
 
 if TYPE_CHECKING:
     from runoff.report import Source
@@ -28,6 +33,16 @@ log = logging.getLogger("runoff")
 @click.argument("runs", nargs=-1, metavar="RUN...", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write the report to this file, as in report.html.")
 @table_inputs
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path),
+    help="Read the true classes of scores from this file, as in runoff certify.",
+)
+@click.option(
+    "--spread", type=click.Path(path_type=Path),
+    help="Read the members of each bucket (n_buckets, d) from this .npy file, for scores.",
+)  # fmt: skip
+@click.option("--unit", type=click.Choice(tuple(UNITS)), help="Count edits of scores in this unit. Default: samples.")
 @click.option("--figures", type=click.Path(path_type=Path), help="Write figures as SVG, PDF and PNG to this folder.")
 @click.option(
     "--csv", "table", type=click.Path(path_type=Path), help="Draw figures from this reproduction.csv instead."
@@ -70,6 +85,9 @@ def report(
     runs: tuple[Path, ...],
     out: Path | None,
     inputs: TableInputs,
+    labels: Path | None,
+    spread: Path | None,
+    unit: str | None,
     figures: Path | None,
     table: Path | None,
     budgets: list[int] | None,
@@ -87,7 +105,8 @@ def report(
 ) -> None:
     """Report on RUNs: one HTML page that opens offline in any browser, figures for a paper, or both.
 
-    A RUN can also be the directory of a classifier, as `runoff train TABLE` saves it, with --inputs TABLE.
+    A RUN can also be the directory of a classifier, as `runoff train TABLE` saves it, with --inputs TABLE; or scores of
+    any ensemble, as for `runoff certify`: a .npy file with --labels, or a .csv or .parquet table.
 
     Every file of a run is checked first. The page has curves, tables, and the elections of a sample of inputs with
     the cheapest attack on each, step by step.
@@ -121,12 +140,17 @@ def report(
 
     if not any(map(is_model, runs)):
         inputs.refuse("none is given")
+    given = {"--labels": labels, "--spread": spread, "--unit": unit}
+    if not any(map(_is_scores, runs)) and (option := next((name for name in given if given[name] is not None), None)):
+        raise InputError(f"{option} is for scores, and none are given: leave it out")
     sources = [
         source
         for run, baseline in zip(runs, baselines, strict=True)
         for source in (
             [_from_model(run, inputs, baseline)]
             if is_model(run)
+            else [_from_scores(run, given, seeds, baseline)]
+            if _is_scores(run)
             else _sources(run, seeds, data_dir, not no_pictures, baseline)
         )
     ]
@@ -201,6 +225,50 @@ def _from_model(path: Path, inputs: TableInputs, undefended: Path | None) -> Sou
         undefended=baseline,
         checked=(f"runoff certify {shlex.quote(str(path))} {options}",),
     )
+
+
+def _is_scores(path: Path) -> bool:
+    return path.suffix.lower() in (".npy", *SUFFIXES) and not path.is_dir()
+
+
+def _from_scores(path: Path, given: dict[str, Any], seeds: int | None, undefended: Path | None) -> Source:
+    """Return the source of scores in a file, with the options that `runoff certify` has for them."""
+    from runoff.ballots import rank
+    from runoff.cli.scored import Scored
+    from runoff.report import Source
+
+    with ExitStack() as held:
+        read = Scored.read(path, given["--labels"], given["--spread"], seeds, TableInputs(None, None, None), held)
+    if read.labels is None:
+        raise InputError(f"a report compares predictions with the true classes: pass those of {path} as --labels FILE")
+    known = None if read.classes is None else read.classes.tolist()
+    predictions = None if undefended is None else read.undefended(undefended)
+    options = " ".join(f"{name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None)
+    return Source(
+        name=path.stem,
+        ballots=np.asarray(rank(read.scores)),
+        labels=_as_indices(read.labels, known, f"the labels of {path}"),
+        spread=read.spread,  # type: ignore[arg-type]
+        classes=None if known is None else tuple(map(str, known)),  # type: ignore[arg-type]
+        unit=given["--unit"] or "samples",
+        undefended=None if predictions is None else _as_indices(predictions, known, str(undefended)),
+        features=None if read.names is None else [str(name) for name in read.names.tolist()],
+        checked=(f"runoff certify {shlex.quote(str(path))} {options}".rstrip(),),
+    )
+
+
+def _as_indices(values: NDArray[Any], classes: list[Any] | None, what: str) -> NDArray[np.int64]:
+    """Return classes, by name or by index, as indices."""
+    if classes is None:
+        if values.dtype.kind not in "iu":
+            raise InputError(f"{what} must be class indices (integers), got {values.dtype}")
+        return values.astype(np.int64)
+    index = {name: c for c, name in enumerate(classes)}
+    if (i := next((i for i, value in enumerate(values.tolist()) if value not in index), None)) is not None:
+        raise InputError(
+            f"{what} must be among the classes of the scores, got {values.tolist()[i]!r:.60} for input {i}"
+        )
+    return np.array([index[value] for value in values.tolist()], np.int64)
 
 
 def _from_table(table: Path, runs: tuple[Path, ...], out: Path | None, figures: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from runoff._io.text import count
@@ -231,8 +232,8 @@ def paper_note(source: Source, methods: Sequence[dict[str, Any]]) -> str | None:
 
 
 def share(part: int, whole: int) -> str:
-    """Return a percentage with one decimal."""
-    return f"{100 * part / whole:.1f} %"
+    """Return a percentage with one decimal, rounded like those that the page computes: 80.25 to 80.3, not to even."""
+    return f"{Decimal(100 * (part / whole)).quantize(Decimal('0.1'), ROUND_HALF_UP)} %"
 
 
 def _at(curve: Sequence[int], budget: int) -> int:

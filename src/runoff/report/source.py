@@ -23,6 +23,7 @@ from runoff.errors import InputError, StorageError
 from runoff.report import _origin, _undefended
 from runoff.report._pictures import stretched
 from runoff.runs import Run, Settings
+from runoff.scores import checked_scores
 
 if TYPE_CHECKING:
     from runoff.ensemble import Ensemble
@@ -39,7 +40,9 @@ class Source:
     ----------
     ballots : (n_inputs, n_members, n_classes) points or scores
     labels : (n_inputs,) the true classes, as indices
-    spread : (n_buckets, d) the members that learn from each bucket
+    spread : (n_buckets, d) the members that learn from each bucket; by default, one bucket per member
+    classes : their names; by default, their indices
+    n_partitions : the number k of partitions; by default, the number of buckets / d
     pictures : (n_inputs, h, w) or (n_inputs, h, w, 3) 8-bit images
     features : the inputs if there are no pictures: an array, a table or texts
     undefended : (n_inputs,) the class indices that an undefended model predicts; None if unknown
@@ -58,9 +61,9 @@ class Source:
     name: str
     ballots: NDArray[Any]
     labels: NDArray[np.int64]
-    spread: NDArray[np.int64]
-    classes: tuple[str, ...]
-    n_partitions: int
+    spread: NDArray[np.int64] = None  # type: ignore[assignment]
+    classes: tuple[str, ...] = None  # type: ignore[assignment]
+    n_partitions: int = None  # type: ignore[assignment]
     n_seeds: int = 1
     n_train: int | None = None
     pictures: NDArray[np.uint8] | None = None
@@ -82,6 +85,7 @@ class Source:
     first_weights: str | None = None
 
     def __post_init__(self) -> None:
+        self._set_defaults()
         if len(set(self.classes)) != len(self.classes):
             raise InputError(f"{self.name} must have classes with different names")
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
@@ -100,6 +104,21 @@ class Source:
         if self.undefended is not None:
             known = _undefended.class_indices(self.undefended, self.classes, len(self.labels))
             object.__setattr__(self, "undefended", known)
+
+    def _set_defaults(self) -> None:
+        """Set what the scores imply if it is not given, as `runoff.certify` does."""
+        checked_scores(self.ballots, self.name)
+        if self.spread is None:
+            object.__setattr__(self, "spread", np.arange(self.ballots.shape[1])[:, None])
+        if self.spread.ndim != 2 or self.spread.dtype.kind not in "iu":
+            raise InputError(
+                f"{self.name} must have a spread that is an integer array (n_buckets, d), got shape "
+                f"{self.spread.shape} and dtype {self.spread.dtype}"
+            )
+        if self.classes is None:
+            object.__setattr__(self, "classes", tuple(map(str, range(self.ballots.shape[2]))))
+        if self.n_partitions is None:
+            object.__setattr__(self, "n_partitions", max(1, len(self.spread) // self.d))
 
     def __repr__(self) -> str:
         n_inputs, n_members, n_classes = self.ballots.shape  # not the inputs, which may be private

@@ -180,7 +180,7 @@ const Election = (() => {
     const score = `${ours} to ${theirs} against ${name(now.second)}${ours === theirs ? " (ties go to the lower class index)" : ""}`;
     const flipped = now.first !== result.prediction;
     status.classList.toggle("flipped", flipped);
-    if (step === 0) { status.textContent = `Before the attack: ${name(now.first)} wins, ${score}. Press Step.`; return; }
+    if (step === 0) { status.replaceChildren(`Before the attack: ${name(now.first)} wins, ${score}.`, el("span", { class: "screen" }, " Press Step.")); return; }
     const move = steps[step - 1], who = move.members.length === 0 ? "no further member" : members(move.members);
     const did = `Step ${step} of ${last}: one ${Charts.noun} in bucket ${move.bucket} compromises ${who}. `;
     const exact = last === result.radius + 1;

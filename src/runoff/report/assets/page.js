@@ -25,17 +25,18 @@
     const budget = source.middle, bare = data.undefended[source.undefended];
     const plain = data.methods.find((other) => other.source === 0 && other.election === data.baseline);
     const tile = (question, big, ...text) => el("div", { class: "tile" }, el("h2", {}, question), el("p", { class: "big" }, big), ...text.map((words) => el("p", {}, ...[words].flat())));
+    const firm = (value) => el("span", { class: "firm" }, Charts.percent(value)); // not broken before its sign
     const samples = source.n_train === null || data.unit.name === "sources" ? "" : ` of ${count(source.n_train)} training samples`;
     const clean = Charts.at(data, method, 0);
     const tiles = [
       tile("Accuracy", Charts.percent(clean), `of ${count(source.n_inputs)} test inputs are predicted correctly by ${method.label}.`,
-        bare ? [el("strong", {}, `Undefended: ${Charts.percent(share(bare))}`), ", one model trained on all samples."] : ""),
+        bare ? [el("strong", {}, "Undefended: ", firm(share(bare))), ", one model trained on all samples."] : ""),
       tile("Certified accuracy", Charts.percent(Charts.at(data, method, budget)), `are predicted correctly and certified against any ${Charts.edits(budget)}${samples}.`,
-        bare ? [el("strong", {}, "Undefended: nothing is proven"), `, and ${Charts.percent(share(bare))} without an attack.`] : "")];
+        bare ? [el("strong", {}, "Undefended: nothing is proven"), ", and ", firm(share(bare)), " without an attack."] : "")];
     const rows = data.budgets.includes(budget) ? Charts.classRows(data, 0, budget, "index").map((row) => ({ ...row, share: row.shares.find((x) => x.m === source.headline).share })) : [];
     const worst = d3.least(rows, (row) => row.share);
     if (rows.length > 1) tiles.push(tile("Least certified class", Charts.percent(worst.share), [`at ${Charts.edits(budget)}: class ${Charts.short(worst.name, 40)}, with ${count(worst.size)} test inputs. `, el("a", { href: "#by-class" }, "All classes")],
-      worst.bare !== null ? [el("strong", {}, `Undefended: ${Charts.percent(worst.bare)}`), " without an attack."] : ""));
+      worst.bare !== null ? [el("strong", {}, "Undefended: ", firm(worst.bare)), " without an attack."] : ""));
     if (Charts.improvements(data, [source.headline]).length) {
       const more = 100 * (Charts.at(data, method, budget) - Charts.at(data, plain, budget));
       tiles.push(tile("Over plurality", `${Charts.signed(more)} points`, `of certified accuracy at ${Charts.edits(budget)}, compared with plurality (${plain.label}) of the same ${count(source.n_members)} members.`));
