@@ -279,6 +279,26 @@ def test_a_row_that_changes_the_types_of_a_table_touches_its_members_only(row):
     np.testing.assert_array_equal(a.scores(inputs).values[:, untouched], b.scores(inputs).values[:, untouched])
 
 
+@pytest.mark.filterwarnings("ignore:.*members learn nothing")
+@pytest.mark.parametrize(
+    ("kind", "entries"), [("u1", [200, 100]), ("?", [1, 1]), ("f4", [1, 2**-24]), ("f4", [9, 1e-8])]
+)
+def test_a_row_that_changes_the_type_of_a_sparse_matrix_touches_its_members_only(kind, entries):
+    """Entries at the same place are added, which wraps or rounds in small types; an inserted row may widen the type."""
+    rows, columns = np.repeat(np.arange(1, 40), 3), np.tile(np.arange(3), 39)
+    data = np.append(np.array(entries, kind), (1 + rows * (columns + 2) % 5).astype(kind))
+    where = np.append([0, 0], rows), np.append([1, 1], columns)
+    counts = sparse.coo_matrix((data, where), (40, 3))
+    inserted = tuple(np.append(places, at) for places, at in zip(where, (40, 2), strict=True))
+    longer = sparse.coo_matrix((np.append(data, np.float64(0.3)), inserted), (41, 3))
+    labels, settings = np.arange(41) % 2, {"n_partitions": 4, "classes": [0, 1]}
+    a, b = (RunoffClassifier(**settings).fit(m, labels[: m.shape[0]]) for m in (counts, longer))
+    np.testing.assert_array_equal(a._digests, b._digests[:-1])
+    untouched = [m for m in range(4) if m != b._buckets[-1]]
+    one, other = (c.scores(counts).values for c in (a, b))
+    np.testing.assert_array_equal(one[:, untouched], other[:, untouched])
+
+
 def means(images):
     return images.mean(axis=(1, 2))
 

@@ -120,6 +120,8 @@ def test_sparse_rows_have_sums_without_zeros_in_order():
         width + np.array([2], "<i8").tobytes() + np.array([1.0]).tobytes(),
         width + np.array([0, 2], "<i8").tobytes() + np.array([4.0, 5.0]).tobytes(),
     ]
+    narrow = sparse.coo_matrix((np.array([200, 100], np.uint8), ([0, 0], [1, 1])), shape=(1, 3))
+    assert samples.from_any(narrow).data.toarray().tolist() == [[0, 300, 0]]
     taken = given.with_numbers(SINGLE).take(np.array([1, 0]))
     assert taken.dtype == SINGLE
     assert taken.indices.dtype == taken.indptr.dtype == np.int32

@@ -165,7 +165,7 @@ class Sparse(Samples):
     kind = "sparse"
 
     def __init__(self, data: Any) -> None:
-        data = data.tocsr().astype(np.float64)
+        data = data.astype(np.float64).tocsr()  # in this order: small types wrap when equal places are added
         data.sum_duplicates()
         data.eliminate_zeros()
         super().__init__(data)

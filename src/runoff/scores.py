@@ -39,7 +39,14 @@ class Scores:
         return len(self.values)
 
     def __getitem__(self, inputs: Any) -> Scores:
-        """Return the scores of some inputs."""
+        """Return the scores of some inputs, for all members and classes."""
+        try:
+            np.arange(len(self))[inputs]
+        except IndexError:
+            raise InputError(
+                "scores of a classifier are selected by input only, as in scores[:10], since the spread is that of all "
+                f"members, got {inputs!r:.80}: select from scores.values, and pass the spread of the members selected"
+            ) from None
         values = self.values[inputs].reshape(-1, *self.values.shape[1:])
         return replace(self, values=values)
 

@@ -76,6 +76,8 @@ def checked_samples(classifier: Any, X: Any, reset: bool) -> Samples:
         validate_data(classifier, X, reset=reset, skip_check_array=True)
         return from_any(X)
     estimator = getattr(classifier, "estimator", None)
+    if hasattr(X, "tocsr") and X.dtype.kind in "biuf":
+        X = X.astype(np.float64)  # before entries at the same place are added: other samples may widen their type
     allow_nan = get_tags(classifier).input_tags.allow_nan and not (hasattr(X, "tocsr") and estimator is None)
     try:
         X = validate_data(
