@@ -11,7 +11,7 @@ from pyarrow import csv as tables
 from pyarrow import parquet
 
 import runoff
-from runoff import verify
+from runoff import check, verify
 from runoff.verify import _run, directory, networks
 from verified import (
     IMAGES,
@@ -275,6 +275,28 @@ def test_a_bucket_may_be_a_source_or_a_label(tmp_path):
     assert verified(path, retrain=1).failures == []
     path = a_run(tmp_path / "no groups", data=data)
     assert failures(verified(path, data)) == [(4, "edits/: and settings disagree on whether samples have sources")]
+
+
+@pytest.mark.parametrize("unit", ["samples", "sources", "labels"])
+def test_rows_say_what_the_radii_of_their_run_count(unit, tmp_path):
+    data = dataset(groups=np.array([f"s{i % 7}" for i in range(30)])) if unit == "sources" else dataset()
+    path = a_run(tmp_path / "run", unit=unit, data=data)
+    labels = np.load(path / "labels.npy")
+    for other in ("samples", "sources", "labels"):
+        certify(path, "runoff", "tight", 1, np.load(path / "spread.npy"), labels, other)
+        listed(path)
+        expected = f"{ONE}: does not say that the radii of this run count {check.UNITS[unit]}"
+        told = [str(failure) for failure in verified(path, data).failures]
+        assert told == ([] if other == unit else [expected])
+
+
+def test_columns_that_are_not_checked_are_listed(path):
+    lines = (path / ONE).read_text().splitlines()
+    (path / ONE).write_text("\n".join([lines[0] + ",odds", *(f"{line},9" for line in lines[1:])]) + "\n")
+    listed(path)
+    report = verified(path)
+    assert report.failures == []
+    assert f"the columns 'odds' of {ONE}: only proofs of radii are checked" in report.not_checked
 
 
 def test_resized_images_are_divided_by_the_originals(tmp_path, monkeypatch):

@@ -73,14 +73,16 @@ def network_file(member, seed):
     return f"members/member-{member:06d}-seed-{seed:04d}.safetensors"
 
 
-def rows_text(certificates, labels):
+def rows_text(certificates, labels, unit="samples"):
     """Return certificates as CSV."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["input", "prediction", "radius", "runner_up", "label", "correct"])
+    about = {"unit": unit} if unit != "samples" else {}
+    about |= {"limits": "inserted and deleted samples are not covered"} if unit == "labels" else {}
+    writer.writerow(["input", "prediction", "radius", "runner_up", *about, "label"])
     columns = (certificates.prediction, certificates.radius, certificates.runner_up, labels)
-    for i, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        writer.writerow([i, *row, row[0] == row[-1]])
+    for i, (*numbers, label) in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        writer.writerow([i, *numbers, *about.values(), label])
     return file.getvalue()
 
 
@@ -110,7 +112,7 @@ def a_run(path, *, k=3, d=2, seeds=(1, 2), unit="samples", data=None, trainer=No
     for n in seeds:
         mean = scores[:, :, :n].astype(np.float64).mean(axis=2).astype(np.float32)
         np.save(path / f"ballots-{n}.npy", runoff.rank(mean))
-        certify(path, "runoff", "tight", n, partition.spread, data.y_test)
+        certify(path, "runoff", "tight", n, partition.spread, data.y_test, unit)
     settings = {
         "dataset": "small", "fingerprint": networks.dataset_fingerprint(data), "n_partitions": k, "spread": d,
         "random_state": 5, "hash": hashed_by, **({} if unit == "samples" else {"unit": unit}),
@@ -129,11 +131,11 @@ def a_run(path, *, k=3, d=2, seeds=(1, 2), unit="samples", data=None, trainer=No
     return path
 
 
-def certify(path, election, bound, seeds, spread, labels):
+def certify(path, election, bound, seeds, spread, labels, unit="samples"):
     """Write the certificates of a run."""
     ballots = np.load(path / f"ballots-{seeds}.npy")
     certificates = runoff.certify(ballots, election=election, bound=bound, spread=spread)
-    (path / "certificates" / f"{election}-{bound}-{seeds}.csv").write_text(rows_text(certificates, labels))
+    (path / "certificates" / f"{election}-{bound}-{seeds}.csv").write_text(rows_text(certificates, labels, unit))
 
 
 def listed(path, change=None):

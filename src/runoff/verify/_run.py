@@ -36,13 +36,15 @@ class RunVerifier(StoredNetworks):
                 if int(match[3]) not in self.ballots:
                     raise UnfitError(f"needs ballots-{match[3]}.npy, which does not exist")
                 ballots = self.ballots[int(match[3])]
-                columns = _rows(self.directory.data(name), match[4], len(ballots))
+                columns, others = _rows(self.directory.data(name), match[4], len(ballots), self.parts.unit)
             except ImportError:
                 self.report.skipped(name, "reading Parquet needs pyarrow")
                 continue
             except UnfitError as error:
                 self.report.files(name, str(error))
                 continue
+            if others:
+                self.report.skipped(f"the columns {', '.join(others)} of {name}", "only proofs of radii are checked")
             if self.labels is not None and "label" in columns and not np.array_equal(columns["label"], self.labels):
                 self.report.files(name, "has labels that differ from labels.npy")
             claims = _radii.Certificates(
@@ -78,8 +80,11 @@ class RunVerifier(StoredNetworks):
         )
 
 
-def _rows(data: bytes, kind: str, n: int) -> dict[str, NDArray[np.int64]]:
-    """Parse the rows of certificates: one row of integers per input, in order."""
+def _rows(data: bytes, kind: str, n: int, unit: str) -> tuple[dict[str, NDArray[np.int64]], list[str]]:
+    """Parse the rows of certificates: one row of integers per input, in order, and what a radius counts.
+
+    Return the integers by column, and the names of other columns.
+    """
     needed = ("input", "prediction", "radius", "runner_up")
     try:
         if kind == "parquet":
@@ -98,10 +103,18 @@ def _rows(data: bytes, kind: str, n: int) -> dict[str, NDArray[np.int64]]:
         raise
     except Exception:  # a hostile file can cause any exception
         raise UnfitError("is not a table of integers") from None
+    stated = {"unit": "samples", "limits": ""} | {
+        name: " / ".join(sorted({str(value) for value in columns[name]}))
+        for name in ("unit", "limits")
+        if name in columns
+    }
+    if stated != {"unit": unit, "limits": check.UNITS[unit].partition("; ")[2]}:
+        raise UnfitError(f"does not say that the radii of this run count {check.UNITS[unit]}")
     if any(name not in read for name in needed) or read["input"] != list(range(n)):
         raise UnfitError(f"must have the columns {', '.join(needed)}, with a row for each of {n} inputs in order")
     for name, column in read.items():
         for i, value in enumerate(column):
             if not 0 <= value < 2**62:
                 raise UnfitError(f"has the {name} {value} for input {i}")
-    return {name: np.array(column, np.int64) for name, column in read.items()}
+    others = [f"{name!r:.40}" for name in columns if name not in (*read, *stated)]
+    return {name: np.array(column, np.int64) for name, column in read.items()}, others
