@@ -144,6 +144,42 @@ def test_what_a_worker_stored_before_it_died_is_never_trained_again(ray_of, log,
     assert {item: len(work.attempts(item)) for item in range(16)} == dict.fromkeys(range(16), 1) | {9: 2}
 
 
+def test_a_file_that_becomes_visible_late_is_awaited(ray_of, log, storage, monkeypatch):
+    """As in a shared folder whose listings other machines cache."""
+    look, looks, watch = Storage.look, [], Watch()
+
+    def look_later(self, address, digest):
+        looks.append(time.monotonic())
+        return (None, False) if looks[-1] < looks[0] + 2 else look(self, address, digest)
+
+    monkeypatch.setattr(Storage, "look", look_later)
+    work = Counted(log, seconds=0.01)
+    assert collected(ray_of(), work, [0, 1], storage, watch) == expected([0, 1])
+    assert [len(work.attempts(item)) for item in (0, 1)] == [1, 1]
+    assert "" not in watch.nodes
+    assert len(looks) < 100  # without a pause, thousands
+
+
+def test_a_task_whose_report_is_lost_is_cancelled(ray_of, log, monkeypatch):
+    """Its members are trained in another task, so nobody would wait for it."""
+    import ray
+
+    get, lost = ray.get, []
+
+    def get_all_but_one(reference, **more):
+        report = get(reference, **more)
+        if not lost and getattr(report, "sent", ()):
+            lost.append(report)
+            raise ray.exceptions.ObjectLostError("", None, "")
+        return report
+
+    monkeypatch.setattr(ray, "get", get_all_but_one)
+    work = Counted(log, seconds=0.1, troubles=((11, "hangs once"),), files=False)
+    assert collected(ray_of(members_per_task=12), work, list(range(12)), None) == expected(range(12))
+    assert lost
+    assert idle(ray)
+
+
 @pytest.mark.usefixtures("nobody_helps")
 def test_a_damaged_file_is_discarded_and_its_member_trained_again(ray_of, log, storage, monkeypatch):
     look, damaged = Storage.look, []
@@ -227,12 +263,17 @@ def test_closing_ends_all_tasks(ray_of, log, storage):
     assert len(list(Path(log).glob("*-*"))) == attempts < 100
 
 
-def test_a_driver_that_is_terminated_cancels_its_tasks(cluster, log):
-    """By Slurm at the end of a job's time, or by Kubernetes."""
+@pytest.mark.parametrize(
+    ("when", "troubles"), [("os.kill(os.getpid(), signal.SIGTERM)", ()), ("signal.alarm(1)", ((8, "waits"),))]
+)
+def test_a_driver_that_is_terminated_cancels_its_tasks(cluster, log, when, troubles):
+    """By Slurm at the end of a job's time, or by Kubernetes, also while it waits for results."""
     code = (
         "import os, signal, sys; from runoff.executors import Ray; from work_of_tests import Counted\n"
-        "for _ in Ray(address=sys.argv[1]).run(Counted(sys.argv[2], files=False), list(range(9))):\n"
-        "    os.kill(os.getpid(), signal.SIGTERM)"
+        "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGTERM))\n"
+        f"work = Counted(sys.argv[2], troubles={troubles}, files=False)\n"
+        f"for _ in Ray(address=sys.argv[1]).run(work, list(range(9))):\n"
+        f"    {when}"
     )
     done = subprocess.run([sys.executable, "-c", code, cluster.address, log], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (143, "")

@@ -256,7 +256,18 @@ def test_machines_of_another_kind_are_refused_with_the_reason(cluster, ray_of, t
             cluster.remove_node(node)
 
 
-def test_what_cannot_be_reached(tmp_path):
+def test_what_cannot_be_reached(tmp_path, ray_of, monkeypatch):
+    import ray
+
+    members = RunoffClassifier(LogisticRegression(), classes=range(10), executor=ray_of())
+    with monkeypatch.context() as patched:
+        patched.setattr(ray.util.client.ray, "is_connected", lambda: True)
+        with pytest.raises(InputError, match=r"to which this machine belongs, got 'ray://...'"):
+            members.fit(*DIGITS)
+        patched.setattr(ray, "is_initialized", lambda: False)
+        patched.setenv("RAY_ADDRESS", "ray://a:1")
+        with pytest.raises(InputError, match="to which this machine belongs, got 'ray://a:1'"):
+            RunoffClassifier(LogisticRegression(), classes=range(10), executor="ray").fit(*DIGITS)
     with pytest.raises(InputError, match="address must be that of a cluster to which this machine belongs"):
         RunoffClassifier(LogisticRegression(), executor=__import__("runoff.executors").executors.Ray("ray://a:1"))
     assert issubclass(DeviceError, InputError)

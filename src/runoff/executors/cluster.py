@@ -28,7 +28,7 @@ from runoff.executors.grouping import Uncut, groups_for
 from runoff.executors.recovery import FAILURES
 from runoff.executors.scheduling import Schedule
 from runoff.executors.storage import Storage
-from runoff.executors.termination import terminated
+from runoff.executors.termination import code_kept, terminated
 
 # Settings that change the last bits are passed from this process to the workers.
 SETTINGS_OF_BITS = (
@@ -98,11 +98,7 @@ class Ray(Executor):
                     "resources must map names of custom resources to positive numbers (cpus, gpus and memory have "
                     f"parameters of their own), got {self.resources!r}"
                 )
-        if self.address is not None and self.address.startswith("ray://"):
-            raise InputError(
-                f"address must be that of a cluster to which this machine belongs, got {self.address!r}: run the "
-                "command on a node of the cluster, as with `ray job submit`"
-            )
+        _require_member(self.address)
 
     @property
     def place(self) -> Place:
@@ -168,11 +164,14 @@ class Ray(Executor):
         except ImportError:
             raise MissingExtraError("executor='ray' needs Ray. Install it with: pip install runoff[ray]") from None
         if ray.is_initialized():
+            if ray.util.client.ray.is_connected():
+                _require_member("ray://...")
             return ray
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         variables = {name: os.environ[name] for name in SETTINGS_OF_BITS if name in os.environ}
         settings: dict[str, Any] = {"runtime_env": {"env_vars": variables}} if variables else {}
         address = self.address or os.environ.get("RAY_ADDRESS") or "local"  # not any running cluster
+        _require_member(address)
         on_term = signal.getsignal(signal.SIGTERM)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -294,11 +293,21 @@ class Ray(Executor):
         ), uncut
 
 
+def _require_member(address: str | None) -> None:
+    """Raise an error for the address of a cluster to which this machine does not belong."""
+    if address is not None and address.startswith("ray://"):
+        raise InputError(
+            f"address must be that of a cluster to which this machine belongs, got {address!r}: run the command on a "
+            "node of the cluster, as with `ray job submit`"
+        )
+
+
 @contextmanager
 def _failing(ray: Any) -> Iterator[None]:
     """Report errors of Ray itself in one sentence."""
     try:
-        yield
+        with code_kept():
+            yield
     except (ray.exceptions.RayError, ConnectionError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ClusterError(

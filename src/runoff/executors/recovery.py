@@ -2,7 +2,8 @@
 
 A task can end without results for some of its items in three ways (`Failure.cause`):
 
-- "node": the node was lost. No member is suspected: the remaining items are retrained together.
+- "node": the node was lost. No member is suspected: the remaining items are retrained together, unless three nodes
+  were lost with the same first item. Then this item is trained next, in a separate task.
 - "worker": the process died, but not its node. The first remaining item is suspected, since tasks train their items in
   order.
 - "error": the work raised an exception. The item that the message names is suspected, else the first remaining one.
@@ -13,7 +14,7 @@ were not the cause, the group is halved each time.
 
 An item that fails three times in the same way stops the run, with the error and the name of the member. An error counts
 for the suspect. The death of a worker counts only for an item in a separate task, and that of a node never, unless ten
-nodes in a row were lost with the same item in a separate task.
+nodes were lost with the same item in a separate task.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from runoff.errors import InputError, MemberError, StorageError
 from runoff.executors.base import Item, Work
 
 FAILURES = 3  # of one item in the same way, before the run stops
-NODES = 10  # nodes lost in a row with one item in a separate task, before the run stops
+NODES = 10  # nodes lost with one item in a separate task, before the run stops
 NAMED = re.compile(r"member (\d+)\b")
 
 
@@ -57,16 +58,13 @@ class Recovery:
     def __init__(self, work: Work) -> None:
         self.work = work
         self.failures: Counter[tuple[Item, str]] = Counter()
-        self.lost: Counter[Item] = Counter()
+        self.lost: Counter[Item] = Counter()  # nodes, with this item in a separate task
+        self.lost_first: Counter[Item] = Counter()  # nodes, with this item as the first remaining one of several
 
     def again(self, group: Group, left: Sequence[Item], failure: Failure) -> tuple[list[Group], list[Group]]:
         """Return the groups to train next and those to train last, for the items left by a task, or raise an error."""
         if failure.cause == "node":
-            if len(left) == 1:
-                self.lost[left[0]] += 1
-                if self.lost[left[0]] >= NODES:
-                    raise MemberError(f"{self.work.name(left[0])} was lost with its node {NODES} times")
-            return [Group(tuple(left), group.innocent)], []
+            return self._after_loss(group, left, failure), []
         kind = getattr(errors, failure.kind, None)
         if isinstance(kind, type) and issubclass(kind, InputError):  # every machine would raise it
             raise kind(failure.message)
@@ -78,6 +76,20 @@ class Recovery:
         size = len(others) if group.innocent < FAILURES else (len(others) + 1) // 2
         parts = [tuple(part) for part in (others[:size], others[size:]) if part]
         return [Group((suspect,))], [Group(part, group.innocent + 1) for part in parts]
+
+    def _after_loss(self, group: Group, left: Sequence[Item], failure: Failure) -> list[Group]:
+        """Return the groups to train next after the loss of a node; a member that takes its nodes down is separated."""
+        first, others = left[0], tuple(left[1:])
+        if not others:
+            self.lost[first] += 1
+            if self.lost[first] >= NODES:
+                reason = f"{failure.kind}: {failure.message}"
+                raise MemberError(f"{self.work.name(first)} was lost with its node {NODES} times ({reason})")
+            return [Group((first,))]
+        self.lost_first[first] += 1
+        if self.lost_first[first] < FAILURES:
+            return [Group(tuple(left), group.innocent)]
+        return [Group((first,)), Group(others, group.innocent)]
 
     def _suspect(self, left: Sequence[Item], failure: Failure) -> tuple[Item, list[Item]]:
         """Return the suspected item, and the others."""

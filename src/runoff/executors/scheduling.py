@@ -78,7 +78,7 @@ class Schedule:
         self.first: list[deque[Group]] = [deque() for _ in uncut]  # groups to retrain before all others
         self.last: list[deque[Group]] = [deque() for _ in uncut]
         self.tasks: dict[Any, _Task] = {}
-        self.late: dict[Item, tuple[str, float, _Task]] = {}  # reported, but not yet visible: digest, since when
+        self.late: dict[Item, tuple[str, float, _Task, str]] = {}  # reported, not yet visible: digest, since when, node
         self.starts: deque[float] = deque(maxlen=1000)  # seconds from the start of a task to its first result
         self.gaps: deque[float] = deque(maxlen=1000)  # seconds between two of its reports
         self.doubtful = False  # a task has failed, and no result has arrived since
@@ -145,8 +145,11 @@ class Schedule:
 
     def _ready(self) -> list[_Task]:
         """Return all tasks with a report, without waiting for any other task."""
-        tasks = list(self.tasks)
-        ready, _ = self.ray.wait(tasks, num_returns=1, timeout=0.2 if self.late else 1.0) if tasks else ([], [])
+        tasks, seconds = list(self.tasks), 0.2 if self.late else 1.0
+        if not tasks:
+            time.sleep(seconds)
+            return []
+        ready, _ = self.ray.wait(tasks, num_returns=1, timeout=seconds)
         if ready:
             ready, _ = self.ray.wait(tasks, num_returns=len(tasks), timeout=0)
         return [self.tasks[generator] for generator in ready]
@@ -160,6 +163,7 @@ class Schedule:
             report = Failure("", "NoResult", "no result")  # ignored if no item is left
         except self.ray.exceptions.RayError as error:  # the worker, its node or the result is lost
             report = self._lost(error)
+            self.ray.cancel(task.generator, force=True)  # if only the result is lost, the task still runs
         if isinstance(report, Failure):
             del self.tasks[task.generator]
             return report
@@ -177,8 +181,8 @@ class Schedule:
             return
         for item, digest in report.stored:
             if item in self.unfinished:
-                self.late[item] = digest, time.monotonic(), task
-                yield from self._collected(item, report.node)
+                self.late[item] = digest, time.monotonic(), task, report.node
+                yield from self._collected(item)
         for item, result in report.sent:
             if item in self.unfinished:
                 yield item, result
@@ -207,9 +211,9 @@ class Schedule:
 
     # -- results in storage --------------------------------------------------------------------------------------------
 
-    def _collected(self, item: Item, node: str) -> Iterator[tuple[Item, bytes]]:
+    def _collected(self, item: Item) -> Iterator[tuple[Item, bytes]]:
         """Yield a reported result if it is visible and intact; if it is damaged, retrain it."""
-        digest, since, task = self.late[item]
+        digest, since, task, node = self.late[item]
         storage, address = self.storage, self.work.address(item)
         assert storage is not None  # noqa: S101 (results were stored)
         assert address is not None  # noqa: S101
@@ -228,7 +232,7 @@ class Schedule:
     def _arrived(self) -> Iterator[tuple[Item, Any]]:
         """Yield results whose files were not visible when they were reported."""
         for item in list(self.late):
-            yield from self._collected(item, "")
+            yield from self._collected(item)
 
     def _found(self, items: Sequence[Item]) -> Iterator[tuple[Item, bytes]]:
         """Yield results that a task stored but did not report before it ended."""

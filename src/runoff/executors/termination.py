@@ -12,10 +12,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+CODE = 128 + signal.SIGTERM  # as a shell gives it
+
+_received = False
+
 
 def terminated(*_: Any) -> None:
-    """Exit with the code that a shell gives for SIGTERM; as with Ctrl-C, work is stopped on the way out."""
-    sys.exit(128 + signal.SIGTERM)
+    """Exit with the code for SIGTERM; as with Ctrl-C, work is stopped on the way out."""
+    global _received
+    _received = True
+    sys.exit(CODE)
+
+
+@contextmanager
+def code_kept() -> Iterator[None]:
+    """Exit with the code for SIGTERM also if it arrives while Ray waits, which would exit with 1."""
+    try:
+        yield
+    except SystemExit:
+        if _received:
+            sys.exit(CODE)
+        raise
 
 
 @contextmanager
