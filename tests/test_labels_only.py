@@ -1,7 +1,9 @@
 """threat="labels": samples are trusted, an edit is one label changed, and a transformer may learn from all samples."""
 
+import importlib
 import itertools
 import json
+import sys
 import warnings
 
 import joblib
@@ -173,6 +175,38 @@ def test_random_numbers_of_the_transformer_are_seeded():
     np.testing.assert_array_equal(a.scores(NEW).values, b.scores(NEW).values)
 
 
+class Denoises(TransformerMixin, BaseEstimator):
+    """A network that learns to remove noise, which needs no label; it loads PyTorch when it is first fitted."""
+
+    def fit(self, X, y=None):  # noqa: ARG002
+        torch = importlib.import_module("torch")
+        rows = torch.from_numpy(X).float() / 16
+        encode, decode = torch.nn.Linear(64, 24), torch.nn.Linear(24, 64)
+        optimizer = torch.optim.Adam([*encode.parameters(), *decode.parameters()], lr=0.01)
+        for _ in range(20):
+            restored = decode(torch.relu(encode(rows + 0.1 * torch.randn_like(rows))))
+            optimizer.zero_grad()
+            ((restored - rows) ** 2).mean().backward()
+            optimizer.step()
+        self.weights_ = encode.weight.detach().numpy().T
+        return self
+
+    def transform(self, X):
+        return np.maximum(X @ self.weights_, 0)
+
+
+def test_a_network_that_learns_without_labels_can_be_shared(monkeypatch):
+    """Its random numbers are seeded even if PyTorch is not loaded before the first of the two fits."""
+    loaded = pytest.importorskip("torch")
+    settings = {"shared": Denoises()}
+    base = fitted(**settings)
+    monkeypatch.setattr(importlib, "import_module", lambda name: sys.modules.setdefault(name, loaded))
+    monkeypatch.delitem(sys.modules, "torch")
+    edited = fitted(y=np.append((Y[0] + 1) % 10, Y[1:]), **settings)
+    np.testing.assert_array_equal(base.shared_.fitted.weights_, edited.shared_.fitted.weights_)
+    assert changed(base, edited) == [base._buckets[0]]
+
+
 def kinds_of_x():
     draws = np.random.default_rng(0)
     y = draws.integers(0, 2, 60)
@@ -264,26 +298,30 @@ def tiny(labels):
 
 
 def test_no_label_change_within_the_radius_changes_a_prediction():
-    """Every change of at most `radius` labels, really refitted."""
+    """Every change of at most `radius` labels, really refitted; the members of each refit hold all three elections."""
     labels = [1, 1, 2, 1, 1, 1, 2, 1, 1, 2, 1, 1]
-    certificates = tiny(labels).certify(POINTS)
-    assert sorted(set(certificates.radius.tolist())) == [0, 1, 2]
-    towards = [certificates.radius_to(c) for c in range(3)]
-    flipped, refits = np.zeros(10, int), 0
+    elections = ("plurality", "runoff", "maximin")
+    victim = tiny(labels)
+    by_election = {rule: victim.set_params(election=rule).certify(POINTS) for rule in elections}
+    towards = {rule: [found.radius_to(c) for c in range(3)] for rule, found in by_election.items()}
+    flipped, refits = {rule: np.zeros(10, int) for rule in elections}, 0
+    for certificates in by_election.values():
+        assert sorted(set(certificates.radius.tolist())) == [0, 1, 2]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for size in (1, 2):
-            safe = certificates.radius >= size
             for which in itertools.combinations(range(12), size):
                 for new in itertools.product((0, 2), repeat=size) if size == 2 else itertools.product(range(3)):
                     edited = dict(enumerate(labels)) | dict(zip(which, new, strict=True))
-                    predicted = tiny(list(edited.values())).predict(POINTS)
-                    np.testing.assert_array_equal(predicted[safe], certificates.prediction[safe])
-                    assert not any((predicted[towards[c] >= size] == c).any() for c in range(3))
-                    flipped += predicted != certificates.prediction
+                    again = tiny(list(edited.values()))
                     refits += 1
+                    for rule, certificates in by_election.items():
+                        predicted, safe = again.set_params(election=rule).predict(POINTS), certificates.radius >= size
+                        np.testing.assert_array_equal(predicted[safe], certificates.prediction[safe])
+                        assert not any((predicted[towards[rule][c] >= size] == c).any() for c in range(3))
+                        flipped[rule] += predicted != certificates.prediction
     assert refits == 12 * 3 + 66 * 4
-    assert flipped.any()  # beyond the radius, some attack succeeds
+    assert all(found.any() for found in flipped.values())  # beyond the radius, some attack succeeds
 
 
 @pytest.mark.filterwarnings("ignore:.*members learn nothing")
