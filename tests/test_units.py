@@ -369,6 +369,7 @@ def test_updates_need_groups_exactly_if_fit_had_them():
 
 POINTS = np.array([[0.0], [1.0], [2.0]])
 NAMES = ["s0", "s2", "s3", "s11", "s8", "s1", "s19", "s4"]  # in buckets 0 1 2 3 4 0 1 2
+ELECTIONS = ("plurality", "runoff", "maximin")
 CONTENTS = [(), (0, 0, 0), (2, 2, 2), (1, 0, 2)]  # what a corrupt source may contribute: a class at each point
 
 
@@ -382,29 +383,36 @@ def tiny(contents):
 
 @pytest.mark.filterwarnings("ignore:.*members learn nothing")
 def test_no_source_edit_changes_a_prediction_within_its_radius():
-    """Every subset of at most `radius` sources, old and new ones, each with every content, really refitted."""
+    """Every subset of at most `radius` sources, old and new ones, each with every content, really refitted.
+
+    The members of each refit hold all three elections.
+    """
     contents = [(1, 2, 1), (1, 2, 1), (1, 2, 0), (1, 1, 1), (1, 2, 1), (1, 2, 1), (1, 2, 1)]
     victim = tiny(contents)
-    certificates = victim.certify(POINTS)
-    assert certificates.prediction.tolist() == [1, 2, 1]
-    assert certificates.radius.tolist() == [2, 1, 1]
     assert victim.member_sizes_.min() > 0
-    towards = [certificates.radius_to(c) for c in range(3)]
-    flipped, refits, reached_targets = np.zeros(3, int), 0, 0
+    by_election = {rule: victim.set_params(election=rule).certify(POINTS) for rule in ELECTIONS}
+    for certificates in by_election.values():
+        assert certificates.prediction.tolist() == [1, 2, 1]
+        assert certificates.radius.tolist() == [2, 1, 1]
+    towards = {rule: [found.radius_to(c) for c in range(3)] for rule, found in by_election.items()}
+    flipped, refits, reached_targets = dict.fromkeys(ELECTIONS, 0), 0, dict.fromkeys(ELECTIONS, 0)
     for size in (1, 2):
-        safe = certificates.radius >= size
         for which in itertools.combinations(range(len(contents) + 1), size):
             for new in itertools.product(CONTENTS[: 5 - size], repeat=size):
                 edited = dict(enumerate(contents)) | dict(zip(which, new, strict=True))
-                predicted = tiny([edited[s] for s in sorted(edited)]).predict(POINTS)
-                np.testing.assert_array_equal(predicted[safe], certificates.prediction[safe])
-                assert not any((predicted[towards[c] >= size] == c).any() for c in range(3))
-                reached_targets += sum((predicted[towards[c] == size - 1] == c).any() for c in range(3))
-                flipped += predicted != certificates.prediction
+                again = tiny([edited[s] for s in sorted(edited)])
                 refits += 1
-    assert reached_targets
+                for rule, certificates in by_election.items():
+                    predicted, safe = again.set_params(election=rule).predict(POINTS), certificates.radius >= size
+                    np.testing.assert_array_equal(predicted[safe], certificates.prediction[safe])
+                    for c, radius in enumerate(towards[rule]):
+                        assert not (predicted[radius >= size] == c).any()
+                        reached_targets[rule] += (predicted[radius == size - 1] == c).any()
+                    flipped[rule] += predicted != certificates.prediction
     assert refits == 8 * 4 + 28 * 9
-    assert flipped[0] == 0 < flipped[1:].min()  # beyond the radius, some attack succeeds
+    for rule in ELECTIONS:
+        assert reached_targets[rule]
+        assert flipped[rule][0] == 0 < flipped[rule][1:].min()  # beyond the radius, some attack succeeds
 
 
 def poison(classifier, i, target, how, buckets):
