@@ -241,6 +241,22 @@ def test_runs_are_verified_and_retrained(trained, tmp_path):
     assert "Members learn from the features of a trusted encoder (encoder.safetensors, SHA-256" in first
 
 
+def test_a_member_of_copies_with_two_labels_votes_by_its_shares(trained, tmp_path):
+    _, _, options = trained
+    copies, inputs = np.repeat(pictures(1, 16), 4, axis=0), pictures(2, 16, seed=1)
+    np.savez(tmp_path / "data.npz", x_train=copies, y_train=[0, 1, 1, 1], x_test=inputs, y_test=[0, 1])
+    command = ("train", tmp_path / "data.npz", "--k", 1, *options, "--out", tmp_path / "run")
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    assert "it votes by its class shares" in result.output
+    assert np.load(tmp_path / "run/ballots-1.npy").tolist() == [[[0, 1]], [[0, 1]]]
+    before = files(tmp_path / "run")
+    assert "0 networks trained" in run(*command).output
+    assert before == files(tmp_path / "run")
+    result = run("verify", tmp_path / "run", "--retrain", 1, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+
+
 def test_another_encoder_is_noticed(trained, weights):
     folder, data, options = trained
     file = folder / "encoder.safetensors"

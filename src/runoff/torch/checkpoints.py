@@ -62,7 +62,8 @@ class Checkpoints:
         trained = _trained(job, metadata, state)
         if trained.inputs != inputs:
             trained = replace(trained, scores=None)
-        return None if not trained.state and trained.scores is None else trained
+        empty = not trained.state and trained.scores is None and trained.refused is None
+        return None if empty else trained
 
     def has(self, job: Job, identity: str, inputs: str | None) -> bool:
         """Return whether the network is stored, judged by the metadata of its file.
@@ -77,7 +78,9 @@ class Checkpoints:
                 metadata, names = opened.metadata() or {}, set(opened.keys())
         except (SafetensorError, OSError) as error:
             raise CheckpointError(_unreadable(file, error)) from None
-        useful = bool(names - {SCORES}) if inputs is None else metadata.get("asked") == inputs
+        useful = metadata.get("asked") == inputs
+        if inputs is None:
+            useful = bool(names - {SCORES}) or bool(metadata.get("refused"))
         return metadata.get("identity") == identity and useful
 
     def seconds(self, member: int, seed: int) -> float:
