@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris
-from sklearn.ensemble import AdaBoostClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OutputCodeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -49,6 +55,18 @@ def saved_and_loaded(estimator, path):
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_models_of_scikit_learn(estimator, tmp_path):
     assert set(saved_and_loaded(estimator, tmp_path / "model")) >= {"runoff", "numpy", "scikit-learn"}
+
+
+def test_types_that_only_certain_samples_cause(tmp_path):
+    """One inserted sample can decide whether a member has them, so the loaded classifier must not stop there."""
+    estimator = OutputCodeClassifier(DecisionTreeClassifier(max_depth=2))
+    classifier = RunoffClassifier(estimator, n_partitions=12, classes=range(3)).fit(X, Y)
+    kinds = [{type(e).__name__ for e in member.fitted[0].estimators_} for member in classifier.members_]
+    assert {"_ConstantPredictor" in names for names in kinds} == {True, False}
+    classifier.save(tmp_path / "model")
+    np.testing.assert_array_equal(RunoffClassifier.load(tmp_path / "model").scores(X), classifier.scores(X))
+    voting = VotingClassifier([("tree", DecisionTreeClassifier(max_depth=2)), ("head", RidgeHead())])
+    saved_and_loaded(voting, tmp_path / "voting")
 
 
 def test_models_of_lightgbm(tmp_path):

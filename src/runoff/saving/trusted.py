@@ -30,9 +30,11 @@ TRUSTED: dict[str, tuple[str, ...]] = {
         *(f"sklearn.metrics._dist_metrics.{name}Distance{bits}" for name in _METRICS for bits in (32, 64)),
         *(f"sklearn.neighbors._{tree}.{name}{bits}" for tree, name in (("kd_tree", "KDTree"), ("ball_tree", "BallTree"))
           for bits in ("", 32, 64)),
+        "sklearn.multiclass._ConstantPredictor",  # only in members with certain samples
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
         "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
         "sklearn.tree._tree.Tree",
+        "sklearn.utils._bunch.Bunch",
     ),
     "xgboost": ("xgboost.core.Booster", "xgboost.sklearn.XGBClassifier", "xgboost.sklearn.XGBRFClassifier"),
     "lightgbm": ("lightgbm.basic.Booster", "lightgbm.sklearn.LGBMClassifier"),
