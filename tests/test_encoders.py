@@ -186,6 +186,21 @@ def test_heads_are_fitted_again_if_the_function_of_an_encoder_has_changed(kind):
     np.testing.assert_array_equal(again, expected.scores(X[200:210]).values)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_are_fitted_again_after_a_change_that_only_float64_shows(kind):
+    lost = Encoder(lambda rows: (rows - rows.astype(np.float32)) * 1e9, "lost", sha256="0" * 64)
+    x, y = np.random.default_rng(0).normal(size=(12, 3)), np.arange(12) % 2
+    settings = {"n_partitions": 1, "classes": [0, 1]}
+    for i in range(12):
+        changed = x.copy()
+        changed[i] += 1e-10
+        np.testing.assert_array_equal(changed.astype(np.float32), x.astype(np.float32))
+        fresh = ensemble(kind, lost, **settings).fit(changed, y).scores(x).values
+        updated = ensemble(kind, lost, **settings).fit(x, y)
+        updated.update(add=(changed[i : i + 1], y[i : i + 1]), remove=(x[i : i + 1], y[i : i + 1]))
+        np.testing.assert_array_equal(updated.scores(x).values, fresh)
+
+
 @pytest.mark.skipif("torch" not in KINDS, reason="needs torch")
 def test_checkpoints_need_an_encoder_that_can_be_told_from_others(tmp_path):
     with pytest.raises(ValueError, match="needs sha256= if heads are kept in checkpoints"):

@@ -18,6 +18,7 @@ import torch
 
 from runoff._io.sources import canonical, code_digest
 from runoff._version import __version__
+from runoff.hashing import plain_floats
 from runoff.torch import devices, starting
 from runoff.torch.building import build, build_once, check_scores, seeded_generators, tensors_of
 from runoff.torch.checkpoints import FORMAT, digest
@@ -152,11 +153,14 @@ class Identities:
             dict(self.trained_with),
             *(kind["heads"] if "heads" in kind else _network_identity(trainer, kind)),
         ]
+        self._encoded = "heads" in kind
         self.trained_with["code"] = hashlib.sha256(json.dumps(self._common, default=str).encode()).hexdigest()
 
     def identity(self, job: Job) -> str:
         """Return the identity of a network."""
         images = job.images()
+        if self._encoded and images.dtype != np.uint8:  # an encoder gets numbers that float32 may not distinguish
+            images = plain_floats(job.samples[job.rows])
         job_inputs = [
             job.member,
             job.seed,
