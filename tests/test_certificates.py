@@ -94,6 +94,16 @@ def test_scores_that_changed_since_are_noticed():
     scores[0, :3] = [1, 3, 2]
     with pytest.raises(ValueError, match="input 0's radius is now 0 and was 3"):
         certificates.explain(0)
+    with pytest.raises(ValueError, match="input 0's radius is now 0 and was 3"):
+        certificates.radius_to(1)
+    with pytest.raises(ValueError, match="input 0's radius is now 0 and was 3"):
+        runoff.collective_accuracy(certificates, [0], [4])
+    scores[0] = [[3, 1, 2]] * 9 + [[1, 2, 3]] * 2
+    with pytest.raises(ValueError, match="input 0's runner_up is now 2 and was 1"):
+        certificates.radius_to(1)
+    named = certificates.named(["a", "b", "c"])
+    with pytest.raises(ValueError, match="input 0's runner_up is now c and was b"):
+        named.radius_to("b")
 
 
 def test_attacks_of_many_thousand_buckets_are_found():

@@ -13,7 +13,7 @@ from runoff._io.text import count
 from runoff._io.units import unit_of
 from runoff.certificates._accuracy import certified_accuracy
 from runoff.certificates._one_input import ballots_of, description, explanation, find_attack, other_scores, position_of
-from runoff.certificates._outcomes import NODES
+from runoff.certificates._outcomes import NODES, Outcomes, outcomes
 from runoff.errors import InputError, MissingExtraError
 from runoff.scores import blocks_of, selected
 
@@ -139,15 +139,14 @@ class Certificates:
         target = self.index_of(label)
         if not len(self):  # an empty selection
             return np.empty(0, np.int64)
-        prediction, cost = attacks.costs_to(self.election, self.blocks(scores), self.spread, target, NODES)
-        now = prediction if self.classes is None else self.classes[prediction]
-        if (now != self.prediction).any():
-            i = int(np.flatnonzero(now != self.prediction)[0])
-            raise other_scores(i, "prediction", now[i], self.prediction[i])
+        _, cost = attacks.costs_to(self.election, self.blocks(scores), self.spread, target, NODES)
         return np.where(cost == 0, -1, np.maximum(np.minimum(cost - 1, self.n_buckets), self.radius))
 
     def blocks(self, scores: ArrayLike | Iterator[ArrayLike] | None = None) -> Iterator[NDArray[Any]]:
-        """Yield the scores of these inputs in blocks: those that were certified, or `scores` of that shape."""
+        """Yield the scores of these inputs in blocks, and raise InputError at the end unless they were certified.
+
+        The caller may have passed others, or changed the array since then.
+        """
         n, shape = len(self), (self.n_members, self.n_classes)
         if scores is None:
             if self._scores is None:
@@ -156,14 +155,22 @@ class Certificates:
                     f"scores=, an array {(n, *shape)} or an iterator"
                 )
             scores = self._scores if self._rows is None else selected(self._scores, self._rows)
+        again: list[Outcomes] = []
         done = 0
         for block in blocks_of(scores):
             if block.shape[1:] != shape:
                 raise InputError(f"scores must have {shape[0]} members and {shape[1]} classes, got shape {block.shape}")
+            again.append(outcomes(block, self.election, self.spread, self.bound == "tight", done))
             yield block
             done += len(block)
         if done != n:
             raise InputError(f"scores must be those of the {n} inputs certified, got {done} inputs")
+        for name in ("prediction", "runner_up", "radius"):
+            now: NDArray[Any] = np.concatenate([getattr(outcome, name) for outcome in again])
+            now = now if self.classes is None or name == "radius" else self.classes[now]
+            if (changed := np.flatnonzero(now != getattr(self, name))).size:
+                i = int(changed[0])
+                raise other_scores(i, name, now[i], getattr(self, name)[i])
 
     def index_of(self, label: Any) -> int:
         """Return the class index of a label, or of a class index if the certificates have no labels."""

@@ -31,8 +31,13 @@ class Outcomes(NamedTuple):
     spread: Spread | None
 
 
-def outcomes(scores: NDArray[Any] | Iterator[Any], rule: Election, spread: Any, tight: bool) -> Outcomes:
-    """Predict and certify every input of an array that was checked, or of an iterator of blocks."""
+def outcomes(
+    scores: NDArray[Any] | Iterator[Any], rule: Election, spread: Any, tight: bool, start: int = 0
+) -> Outcomes:
+    """Predict and certify every input of an array that was checked, or of an iterator of blocks.
+
+    `start` is the index of the first input, for error messages.
+    """
     checked: Spread | None = None
     results: list[NDArray[np.int64]] = []
     done = n_members = n_classes = 0
@@ -41,7 +46,7 @@ def outcomes(scores: NDArray[Any] | Iterator[Any], rule: Election, spread: Any, 
             if not results:
                 _, n_members, n_classes = block.shape
                 checked = None if spread is None else Spread.from_any(spread, n_members)
-            results.append(_certify_block(readable(block, done), done, rule, checked, tight, pool))
+            results.append(_certify_block(readable(block, start + done), start + done, rule, checked, tight, pool))
             done += len(block)
     prediction, runner_up, cost = np.concatenate(results, axis=1)
     n_buckets = n_members if checked is None else checked.n_buckets
