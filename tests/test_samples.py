@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.naive_bayes import GaussianNB
 
-from runoff import hashing, samples
+from runoff import RunoffClassifier, hashing, samples
 from runoff.errors import InputError
 
 SINGLE = np.dtype(np.float32)
@@ -152,6 +153,28 @@ def test_entries_that_are_stored_twice_are_added():
     assert [bytes(row) for row in samples.from_any(twice).content()] == [
         bytes(row) for row in samples.from_any(sparse.csr_matrix(np.array([[4.0, 3.0]]))).content()
     ]
+
+
+def test_members_get_matrices_even_if_a_row_of_a_sparse_array_was_joined():
+    matrix = sparse.csr_matrix(np.eye(3))
+    joined = sparse.vstack([matrix, sparse.csr_array(np.ones((1, 3)))], format="csr")
+    assert isinstance(joined, sparse.sparray)
+    assert isinstance(samples.from_any(joined).take(np.arange(3)), sparse.spmatrix)
+
+
+@pytest.mark.filterwarnings("ignore:member . votes by its class shares")
+def test_integers_that_no_float_can_hold_are_infinite_as_in_a_table():
+    rows = [[10**400, 1], [-(10**400), True], [None, 0.5]]
+    assert samples.from_any(rows).data.tolist()[:2] == [[np.inf, 1], [-np.inf, 1]]
+    assert np.isnan(samples.from_any(rows).data[2, 0])
+    with pytest.raises(ValueError, match="could not convert"):
+        samples.from_any(np.array([[10**400, "many"]], object))
+    X, y = [[n, n % 3] for n in range(20)], [0, 1] * 10
+    before, after = (
+        RunoffClassifier(GaussianNB(), n_partitions=3, classes=[0, 1]).fit(rows, labels)
+        for rows, labels in ((X, y), ([*X, [10**400, 0]], [*y, 0]))
+    )
+    np.testing.assert_array_equal(before._buckets, after._buckets[:-1])
 
 
 def test_texts_are_strings_in_composed_form():

@@ -193,6 +193,28 @@ def test_floating_point_settings_of_the_process_do_not_reach_members():
     assert different(strict, fitted(estimator=Overflowing(), n_jobs=2)) == []
 
 
+@pytest.mark.filterwarnings("ignore::runoff.errors.FittedInFrontWarning")
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_no_number_is_an_error_where_the_process_raises_floating_point_errors(dtype):
+    rows = np.eye(4)[RNG.integers(0, 4, 40)]
+    rows[0] = [0.36, 0.48, 0.8, 0]
+    for row in ([1.0, 1e-320, 0, 0], [1e300, -1e300, 1e-320, 0], [1.7e308, 1.7e308, 0, 0]):
+        longer, labels = np.vstack([[row], rows]), [0, *Y[:40]]
+        usual = fitted(longer, labels, dtype=dtype)
+        with np.errstate(all="raise"):
+            strict = fitted(longer, labels, dtype=dtype)
+            scores = strict.scores(longer).values
+            assert np.geterr()["under"] == "raise"
+        assert [m.refused for m in strict.members_] == [m.refused for m in usual.members_]
+        np.testing.assert_array_equal(scores, usual.scores(longer).values)
+
+
+def test_a_row_of_long_doubles_is_no_error_for_all_others():
+    before, after = fitted(), fitted(np.vstack([X, np.ones((1, 4), np.longdouble)]), np.append(Y, 0))
+    np.testing.assert_array_equal(before._buckets, after._buckets[:-1])
+    assert set(different(before, after)) <= {after._buckets[-1]}
+
+
 def test_filters_of_warnings_do_not_reach_members():
     estimator = LogisticRegression(max_iter=1)
     with warnings.catch_warnings():

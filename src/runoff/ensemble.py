@@ -120,7 +120,9 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         numbers = self._numbers
         if self.encoder_ is not None:
-            return Dense(self.encoder_.features(inputs.data, show=self.progress)).with_numbers(numbers)
+            with np.errstate(all="ignore"):
+                features = self.encoder_.features(inputs.data, show=self.progress)
+            return Dense(features).with_numbers(numbers)
         if self.shared_ is None:
             return inputs.with_numbers(numbers)
         if digests is None:
@@ -157,7 +159,8 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes = np.searchsorted(self.classes_, self._labels)
         rows = self.partition_.rows(self._buckets, self._digests, codes)
         self._training_sets = self.partition_.training_sets(rows, self._digests, codes)
-        trained = self._train(which, codes, rows)
+        with np.errstate(all="ignore"):  # whatever the caller's settings, no number of a sample is an error
+            trained = self._train(which, codes, rows)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]
         checking.warn_of_refused_members(self.members_, self._has_learnt(), stacklevel)

@@ -165,7 +165,11 @@ class Sparse(Samples):
     kind = "sparse"
 
     def __init__(self, data: Any) -> None:
-        data = data.astype(np.float64).tocsr()  # in this order: small types wrap when equal places are added
+        from scipy import sparse
+
+        # Converted first, as sums of entries may overflow another type. A matrix, as rows joined with a sparse array
+        # become one, and the two differ in what * means.
+        data = sparse.csr_matrix(data.astype(np.float64).tocsr())
         data.sum_duplicates()
         data.eliminate_zeros()
         super().__init__(data)
@@ -337,10 +341,19 @@ def from_any(X: Any) -> Samples:
     if array.ndim == 1 and len(array) and all(isinstance(text, str) for text in array):
         return Texts(array)
     if array.dtype.kind == "O":
-        array = array.astype(np.float64)  # raises an error for anything but numbers
+        array = _numbers(array)
     if array.dtype.kind not in "biuf":
         raise InputError(f"X must hold numbers, got dtype {array.dtype}: use a DataFrame for columns of mixed types")
     return Dense(array)
+
+
+def _numbers(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Return Python objects as floats, or raise an error for anything but numbers."""
+    try:
+        return array.astype(np.float64)
+    except OverflowError:  # of integers that are too large, which are infinite, as in a table
+        floats = [hashing.as_float(value) if isinstance(value, int) else value for value in array.reshape(-1)]
+        return np.array(floats, object).astype(np.float64).reshape(array.shape)
 
 
 def _array(X: Sequence[Any]) -> NDArray[Any]:

@@ -231,7 +231,11 @@ def idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: 
 
 def warn_of_fitted_steps(samples: Samples, stacklevel: int) -> None:
     """Warn if X appears to be transformed by a step that was fitted on all samples."""
-    if len(samples) < FEWEST or (trace := _trace(samples)) is None:
+    if len(samples) < FEWEST:
+        return
+    with np.errstate(all="ignore"):  # in a process that raises floating-point errors, one sample could cause one
+        trace = _trace(samples)
+    if trace is None:
         return
     sign, step = trace
     warnings.warn(f"{sign}; {ADVICE.format(step=step)}", FittedInFrontWarning, stacklevel=stacklevel + 1)
@@ -276,7 +280,7 @@ def _norms(data: Any) -> tuple[str, str] | None:
         if hasattr(part, "tocsr"):
             squares = np.asarray(part.multiply(part).sum(axis=1)).ravel()
         else:
-            squares = np.einsum("ij,ij->i", part, part, dtype=np.float64)
+            squares = np.einsum("ij,ij->i", part, part, dtype=np.float64, casting="same_kind")
         unit = np.abs(squares - 1) < CLOSE
         if not (unit | (squares == 0)).all() or not unit.any():
             return None

@@ -222,7 +222,8 @@ class TorchClassifier(Ensemble):
 
     def _as_scored(self, images: NDArray[Any]) -> NDArray[Any]:
         """Return inputs in the form that the trainer scores: unchanged for an encoder, else compact."""
-        return images if self.encoder is not None else compact(images)
+        with np.errstate(all="ignore"):
+            return images if self.encoder is not None else compact(images)
 
     def features_of(self, samples: Samples, digests: Any = None) -> Samples:
         """Return samples in the form for members, unchanged if there is an encoder, which the trainer applies."""

@@ -121,7 +121,8 @@ def member_scores(
     """Return the scores of a member: the mean over its networks, or its class shares where the mean is not finite."""
     if not scores:
         return np.tile(shares.astype(np.float32), (n_inputs, 1))
-    mean: NDArray[np.float32] = np.mean([part.astype(np.float64) for part in scores], axis=0).astype(np.float32)
+    with np.errstate(all="ignore"):
+        mean: NDArray[np.float32] = np.mean([part.astype(np.float64) for part in scores], axis=0).astype(np.float32)
     mean[~np.isfinite(mean).all(axis=1)] = shares
     return mean
 
