@@ -1,5 +1,6 @@
 """The isolation contract: an edit touches the members that the spread names, and no other, bit for bit."""
 
+import signal
 import warnings
 
 import joblib
@@ -12,6 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import LinearSVC
@@ -393,3 +395,42 @@ def test_partitions_are_balanced_and_their_offsets_fixed():
         < BASE.member_sizes_.max() / BASE.member_sizes_.mean()
         < 1.5
     )
+
+
+class Interrupted(LogisticRegression):
+    """Ends training early at Ctrl-C, and returns as if it were fitted, as MLPClassifier does."""
+
+    def __init__(self, and_fails=False):
+        super().__init__()
+        self.and_fails = and_fails
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            if self.and_fails:
+                raise ValueError("training was interrupted") from None
+        return self
+
+
+@pytest.mark.parametrize("and_fails", [False, True])
+def test_an_interruption_that_an_estimator_catches_makes_no_member(and_fails):
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        RunoffClassifier(Interrupted(and_fails), n_partitions=3, classes=range(10)).fit(TEST_X, TEST_Y)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.filterwarnings("ignore:Training interrupted")
+def test_an_interruption_of_a_network_of_scikit_learn_makes_no_member():
+    """After some epochs; without the check, this member would have fewer than the others."""
+
+    class Slow(MLPClassifier):
+        def _update_no_improvement_count(self, *given):
+            if len(self.loss_curve_) == 3:
+                signal.raise_signal(signal.SIGINT)
+            super()._update_no_improvement_count(*given)
+
+    with pytest.raises(KeyboardInterrupt):
+        RunoffClassifier(Slow(max_iter=5), n_partitions=3, classes=range(10)).fit(TEST_X, TEST_Y)

@@ -7,6 +7,7 @@ random numbers that depend only on its seed.
 from __future__ import annotations
 
 import random
+import signal
 import sys
 import threading
 import warnings
@@ -94,18 +95,50 @@ def isolated_member(source: np.random.SeedSequence) -> Iterator[None]:
     """Run a member with exclusive use of the global random state, seeded from `source`, and one thread.
 
     Errors in floating-point arithmetic and warnings are handled as by default: processes may differ in these settings.
-    `undisturbed` restores the random state after all members.
+    `undisturbed` restores the random state after all members. An interruption is raised even if the estimator catches
+    it.
     """
     state = source.generate_state(4)
     arithmetic = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
     in_sequence = parallel_config(backend="sequential")  # for estimators with n_jobs=None
-    with _lock, one_thread(), in_sequence, arithmetic, _warnings_only():
+    with _lock, one_thread(), in_sequence, arithmetic, _warnings_only(), _interruptible():
         np.random.seed(state)  # noqa: NPY002
         random.seed(int(state[0]))
         torch = _torch()
         if torch is not None:
             _seed_torch(torch, int(state[1]) << 31 | int(state[2]) >> 1)
         yield
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise an interruption at the end of the block if the block caught it.
+
+    At Ctrl-C, MLPClassifier and networks in skorch stop training and return as if they were fitted. Such a member would
+    depend on the time of the interruption.
+    """
+    main = threading.current_thread() is threading.main_thread()  # the only one that is interrupted
+    before = signal.getsignal(signal.SIGINT) if main else None
+    if not callable(before):
+        yield
+        return
+    raised: list[BaseException] = []
+
+    def handle(*event: Any) -> None:
+        try:
+            before(*event)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is handle:
+            signal.signal(signal.SIGINT, before)
+        if raised:
+            raise raised[0]
 
 
 @contextmanager
