@@ -229,3 +229,33 @@ def test_a_class_that_must_pass_three_others():
     assert (certificates.prediction[0], certificates.radius[0], len(certificates.attack(0))) == (0, 5, 6)
     assert certificates.attack(0).prediction == 4
     assert runoff.certify(scores, bound="paper").radius[0] == 3
+
+
+@pytest.mark.parametrize("n_classes", [63, 64, 65, 66, 67, 131])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+def test_first_choices_among_many_classes_are_those_of_argmax(n_classes, dtype):
+    """From 64 classes on, they are found in another way."""
+    rng = np.random.default_rng(n_classes)
+    scores = rng.integers(-3, 3, size=(60, n_classes)).astype(dtype)  # many ties
+    scores[np.arange(40), rng.integers(0, n_classes, 40)] = 5
+    scores[:8, [0, -1, n_classes // 4 * 4 - 1]] += np.eye(8, 3).astype(dtype) * 9
+    if dtype != "int16":
+        scores[scores == 0] *= rng.choice([-1, 1], size=(scores == 0).sum())  # -0.0 equals 0.0
+    certificates = runoff.certify(scores[:, None], election="plurality")  # elections of one member
+    np.testing.assert_array_equal(certificates.prediction, scores.argmax(axis=1))
+    for at in range(n_classes) if dtype != "int16" else ():
+        for value in (np.nan, np.inf, -np.inf):
+            broken = scores[:2, None].copy()
+            broken[1, 0, at] = value
+            with pytest.raises(ValueError, match=f"for input 1, member 0, class {at}:"):
+                runoff.certify(broken)
+
+
+@pytest.mark.parametrize("election", IN_PAPER)
+@given(scores=ensembles(n_members=(2, 6), n_classes=(64, 68)))
+def test_elections_of_many_classes(election, scores):
+    certificates = runoff.certify(scores, election=election, bound="paper")
+    for i, row in enumerate(scores):
+        ballots = ballots_of(row)
+        assert (certificates.prediction[i], certificates.runner_up[i]) == RULES[election](ballots)
+        assert certificates.radius[i] == paper_certificate(election, ballots) - 1

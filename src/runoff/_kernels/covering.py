@@ -30,10 +30,11 @@ def bucket_sums(power: Any, reach: Any, out: Any) -> None:
         # Adding shifted copies reads a cyclic spread in memory order, which is faster than gathering.
         out[:] = 0
         for o in reach.offsets:
+            shifted, wrapped = power[o:], out[n - o :]  # slices, since an index that could be negative is slow
             for b in range(n - o):
-                out[b] += power[b + o]
-            for b in range(n - o, n):
-                out[b] += power[b + o - n]
+                out[b] += shifted[b]
+            for b in range(o):
+                wrapped[b] += power[b]
         return
     for b in range(n):
         total = np.int32(0)
