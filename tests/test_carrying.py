@@ -1,8 +1,9 @@
-"""reproduce --carry: a member's scores, summed over its networks, from which another machine continues."""
+"""reproduce --carry: mean scores or ballots of members, from which another machine continues."""
 
 import dataclasses
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -42,7 +43,16 @@ class StoppedError(Exception):
     pass
 
 
-def test_an_interrupted_row_is_continued_from_the_sums_alone(tiny, tmp_path, monkeypatch):  # noqa: ARG001
+def content(folder):
+    """Return the seeds and the scores or ballots of every file."""
+    found = {}
+    for file in sorted(folder.glob("*.npz")):
+        with np.load(file) as arrays:
+            found[file.name] = [arrays[name].tobytes() for name in ("members", "values", "seeds", "used")]
+    return found
+
+
+def test_an_interrupted_row_is_continued_from_the_means_alone(tiny, tmp_path, monkeypatch):  # noqa: ARG001
     whole = reproduced(tmp_path, "--table", "T2")
     carry = ("--table", "T2", "--carry", tmp_path / "carry")
     add, trained = carrying.Carried.add, []
@@ -69,17 +79,21 @@ def test_an_interrupted_row_is_continued_from_the_sums_alone(tiny, tmp_path, mon
         assert line["seconds"] > 0
         assert line["command"] == f"{expected['command']} --carry carry"
     assert not (tmp_path / "none").exists()
+    monkeypatch.setattr(carrying.Carried, "add", add)
+    at_once = reproduced(tmp_path, "--table", "T2", "--carry", tmp_path / "once")
+    assert [line["ours"] for line in at_once] == [line["ours"] for line in lines]
+    assert content(tmp_path / "once") == content(tmp_path / "carry")
     assert reproduced(tmp_path, *carry) == lines  # nothing is left to train
     assert len(trained) == 14
     assert [file.name for file in (tmp_path / "carry").iterdir() if file.name != ".lock"] == ["cifar10-k4-d1.npz"]
 
 
-def test_sums_in_half_precision_rank_like_the_run_and_are_small(tiny, tmp_path):
+def test_means_in_half_precision_rank_like_the_run_and_are_small(tiny, tmp_path):
     reproduced(tmp_path, "--table", "T2")
     reproduced(tmp_path, "--table", "T2", "--carry", tmp_path / "carry")
     ballots = np.asarray(Run.open(tmp_path / "runs" / "cifar10-k4-d1").ballots(3))
     with np.load(tmp_path / "carry" / "cifar10-k4-d1.npz") as file:
-        means = file["means"]
+        means = file["values"]
     assert means.dtype == np.float16
     assert means.nbytes == 4 * len(tiny.y_test) * 10 * 2  # 10 MB for 50 members, 10,000 inputs and 10 classes
     ranked = carrying.points(np.moveaxis(means.astype(np.float32), 0, 1))
@@ -94,12 +108,67 @@ def test_members_of_a_spread_are_carried_too_and_a_kill_loses_what_came_since_th
 ):
     write, written = carrying.Carried.write, []
     monkeypatch.setattr(carrying, "INTERVAL", -1)
-    monkeypatch.setattr(carrying.Carried, "write", lambda self: (write(self), written.append(self.seeds.sum())))
+    monkeypatch.setattr(carrying.Carried, "write", lambda self: (write(self), written.append(self.n_networks)))
     expected = reproduced(tmp_path, "--table", "T1")
     lines = reproduced(tmp_path, "--table", "T1", "--carry", tmp_path / "carry")
     assert written == [*range(1, 9), 8]  # after every network, and at the end
-    assert lines[0]["ours"] == pytest.approx(expected[0]["ours"], abs=1.2)
-    assert (tmp_path / "carry" / "cifar10-k4-d2.npz").exists()
+    assert lines[0]["ours"] == expected[0]["ours"]  # ballots are exact
+    ballots = np.asarray(Run.open(tmp_path / "runs" / "cifar10-k4-d2").ballots())
+    with np.load(tmp_path / "carry" / "cifar10-k4-d2.npz") as file:
+        np.testing.assert_array_equal(np.moveaxis(file["values"], 0, 1), ballots)
+
+
+def test_runs_with_many_members_have_several_files(tiny, tmp_path, monkeypatch):
+    reproduced(tmp_path, "--table", "T1", "--carry", tmp_path / "one")
+    monkeypatch.setattr(carrying, "SIZE", 3 * len(tiny.y_test) * 10)  # ballots of 3 members
+    whole = reproduced(tmp_path, "--table", "T1", "--carry", tmp_path / "several")
+    names = [f"cifar10-k4-d2.{i}of3.npz" for i in (1, 2, 3)]
+    assert list(content(tmp_path / "several")) == names
+    assert carrying.count(tmp_path / "several" / "cifar10-k4-d2.npz") == 8
+    with np.load(tmp_path / "one" / "cifar10-k4-d2.npz") as file:
+        parts = [np.load(tmp_path / "several" / name)["values"] for name in names]
+        np.testing.assert_array_equal(np.concatenate(parts), file["values"])
+    (tmp_path / "several" / names[1]).unlink()  # only its members are trained again
+    trained, stamps = [], [(tmp_path / "several" / name).stat().st_mtime_ns for name in (names[0], names[2])]
+    add = carrying.Carried.add
+    monkeypatch.setattr(carrying.Carried, "add", lambda self, one: (trained.append(one.member), add(self, one)))
+    again = reproduced(tmp_path, "--table", "T1", "--carry", tmp_path / "several")
+    assert again[0]["ours"] == whole[0]["ours"]
+    assert sorted(trained) == [3, 4, 5]
+    assert stamps == [(tmp_path / "several" / name).stat().st_mtime_ns for name in (names[0], names[2])]
+
+
+def test_networks_are_added_in_the_order_of_their_seeds(tmp_path):
+    """The mean is rounded after each network, so another order would change its last bits."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(2, 4, 5, 3)).astype(np.float32)
+    scores[1, 2, 4, 1] = np.inf  # an input without a mean: the member votes by its class shares
+    jobs = [SimpleNamespace(member=m, seed=s, key=(m, s)) for m in range(2) for s in range(4)]
+    settings = SimpleNamespace(spread=1, to_dict=dict)
+    work = SimpleNamespace(
+        rows=[np.arange(3), np.arange(1, 3)], labels=np.array([0, 1, 1]), n_classes=3,
+        inputs=np.zeros((5, 2), np.uint8), pipeline=SimpleNamespace(jobs=jobs),
+    )  # fmt: skip
+    orders = [jobs, jobs[::-1], [jobs[i] for i in rng.permutation(8)]]
+    results = []
+    for number, order in enumerate(orders):
+        file = tmp_path / f"{number}.npz"
+        for half in (order[:4], order[4:]):
+            carried = carrying.Carried.open(file, settings, work)
+            for job in half:
+                key = (job.member, job.seed)
+                carried.add(SimpleNamespace(**vars(job), refused="NaN" if key == (0, 1) else None, scores=scores[key]))
+            carried.write()
+        left = carrying.Carried.open(file, settings, work)
+        for job in left.missing(jobs):  # those that waited for another when the first half ended
+            left.add(SimpleNamespace(**vars(job), refused="NaN" if job.key == (0, 1) else None, scores=scores[job.key]))
+        left.write()
+        results.append((content(tmp_path)[file.name], left.ballots(4).tobytes()))
+    assert results[0] == results[1] == results[2]
+    ballots = carrying.Carried.open(tmp_path / "0.npz", settings, work).ballots(4)
+    assert ballots[4, 1].tolist() == [1, 2, 0]
+    usable = scores[0, [0, 2, 3]].mean(axis=0)
+    np.testing.assert_array_equal(ballots[:, 0].argmax(1), usable.argmax(1))
 
 
 def test_what_cannot_be_continued_is_refused(tiny, tmp_path):  # noqa: ARG001
@@ -113,7 +182,7 @@ def test_what_cannot_be_continued_is_refused(tiny, tmp_path):  # noqa: ARG001
     assert "trials need the networks one by one" in refused("--table", "T6", "--trials", 2)
     assert "leave out --weights and --retrain" in refused("--table", "T2", "--weights")
     reproduced(tmp_path, "--table", "T2", *carry)
-    assert "contains sums over 3 networks per member, from which those of 2 cannot be extracted" in refused(
+    assert "contains means over 3 networks per member, from which those of 2 cannot be extracted" in refused(
         "--table", "T2", "--d", 2
     )
     assert "is of another run, whose settings differ" in refused("--table", "T2", "--recipe", "strong-digits")

@@ -200,7 +200,7 @@ class Features(Reader):
 
 
 class CarriedScores(_Torch):
-    """The sums of scores that `runoff reproduce --carry` continues from."""
+    """The mean scores that `runoff reproduce --carry` continues from."""
 
     about = ("sums.npz",)
 
@@ -245,7 +245,7 @@ class CarriedScores(_Torch):
         from runoff.paper import carrying
 
         carried = carrying.Carried.open(self.folder / "sums.npz", self.settings, self.work)  # type: ignore[arg-type]
-        assert carrying.count(self.folder / "sums.npz") == carried.seeds.sum()
-        if not np.isfinite(carried.sums).all():
-            raise AssertionError("scores were read that are not finite")
+        assert carrying.count(self.folder / "sums.npz") == carried.n_networks
+        if any(np.isinf(piece.values).any() for piece in carried.pieces):
+            raise AssertionError("scores were read that are infinite")
         return len(carried.missing(self.work.pipeline.jobs)), carried.seconds

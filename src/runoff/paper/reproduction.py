@@ -107,7 +107,7 @@ def _with_carried(
         carried = carrying.Carried.open(file, settings, needed)
         carrying.train(carried, needed)
     return {
-        **_accuracies(row, carried.ballots(needed, n_seeds), partition.spread, data.y_test),
+        **_accuracies(row, carried.ballots(n_seeds), partition.spread, data.y_test),
         "seconds": round(carried.seconds, 3),
         "networks": len(needed.pipeline.jobs),
         "run": file.stem,
