@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     "--carry",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Keep no runs, only each member's scores, summed over its networks, in this folder: one file for each run, in "
-    "half precision (10 MB for CIFAR-10, k = 50), so that rows can be continued on another machine.",
+    help="Keep no runs, only the mean scores of each member in half precision (10 MB for CIFAR-10, k = 50), or its "
+    "ballots for FA, in files of at most 12 MB in this folder, so that rows can be continued on another machine.",
 )
 @click.option("--weights", is_flag=True, help="Keep the weights of networks, not only their scores.")
 @click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Setup:
     """The settings with which rows are trained, and the folder of their runs.
 
-    With `carry`, no runs are kept, only the members' scores, summed over their networks, in this folder. Without a
-    `recipe`, it is that of the paper.
+    With `carry`, no runs are kept, only mean scores or ballots of the members, in this folder. Without a `recipe`, it
+    is that of the paper.
     """
 
     runs: Path

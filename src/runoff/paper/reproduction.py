@@ -47,7 +47,7 @@ def trial_results(row: Row, trials: int, setup: Setup) -> list[dict[str, Any]]:
 
     recipe = recipes.get(tables.recipe_for(row.dataset, setup.recipe))
     if setup.carry is not None and shared(row) and trials > 1:
-        raise InputError("--carry keeps sums over networks, and trials need the networks one by one: leave it out")
+        raise InputError("--carry keeps means over networks, and trials need the networks one by one: leave it out")
     data = datasets.load(row.dataset, setup.data_dir)
     results = []
     for trial in range(trials):
