@@ -57,7 +57,8 @@ def _largest(member: Any) -> Any:
 @helper
 def _first_index(member: Any, score: Any) -> int:
     """Return the lowest index of a score, or the last index if no score equals it."""
-    at = last = member.shape[0] - 1
+    last: int = member.shape[0] - 1
+    at = last
     for c in range(member.shape[0]):
         at = min(at, c if member[c] == score else last)
     return at

@@ -110,7 +110,8 @@ class Piece:
     def ranked(self, m: int, shares: NDArray[np.float64]) -> NDArray[Any]:
         """Return the ballots of a member, (n_inputs, n_classes)."""
         if self.values.dtype != np.float16 and self.used[m]:
-            return self.values[m]
+            stored: NDArray[Any] = self.values[m]
+            return stored
         mean = [self.values[m].astype(np.float32)] if self.used[m] else []
         return points(member_scores(mean, shares, self.values.shape[1]))
 
