@@ -501,6 +501,9 @@ def test_filters_without_errors_stay_as_they_are():
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), True),
         (RuntimeError("can't start new thread"), True), (ValueError("can't start new thread"), False),
         (type("OutOfMemoryError", (RuntimeError,), {})("CUDA"), True),
+        (RuntimeError("CUDA error: device-side assert triggered"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"), True), (ValueError("CUDA error"), False),
     ],
 )  # fmt: skip
 def test_which_errors_are_the_machines(error, expected):

@@ -27,7 +27,8 @@ _lock = threading.RLock()
 # ballots would differ between machines.
 TOO_LARGE = 2**40  # bytes of one array, more than the memory of any machine
 ENVIRONMENT = (MemoryError, OSError, ImportError)
-SIGNS = ("can't allocate memory", "can't start new thread")  # of PyTorch on a CPU, and of Python
+# Of PyTorch on a CPU, of Python, and of PyTorch on a GPU: there, after one error, every later fit in the process fails.
+SIGNS = ("can't allocate memory", "can't start new thread", "CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS")
 
 
 def seeds_of(random_state: int, member: int, n_seeds: int) -> list[np.random.SeedSequence]:
