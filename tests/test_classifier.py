@@ -55,11 +55,6 @@ def test_scores_bring_their_spread_along():
     for ballots in (runoff.rank(scores), runoff.rank(iter([scores[:20], scores[20:]])), runoff.rank(scores, out=out)):
         assert ballots.values.dtype == np.uint8
         np.testing.assert_array_equal(runoff.certify(ballots).radius, certificates.radius)
-    for one in (scores[2], scores[-1:], scores[np.arange(len(scores)) == 2], scores[[4, 2]]):
-        assert one.values.shape[1:] == scores.values.shape[1:]
-    for of_members in ((slice(None), slice(0, None, 2)), (0, 1), scores.values > 0, ([0, 1], [0, 1])):
-        with pytest.raises(ValueError, match=r"selected by input only, as in scores\[:10\]"):
-            scores[of_members]
     other = small(random_state=1).fit(X, Y)
     with pytest.raises(ValueError, match="spread must be the one that these scores' members were trained with"):
         runoff.certify(scores, spread=other.partition_.spread)

@@ -264,6 +264,11 @@ def test_scores_of_an_ensemble_are_an_array_and_can_be_cut():
         some = given[inputs]
         np.testing.assert_array_equal(some.values, values[rows])
         assert (some.spread is spread, some.fingerprint, some.classes_fixed) == (True, "a fingerprint", False)
+    for members in ((slice(None), [0, 2]), (slice(0, 3, 2), slice(0, 2)), (1, 0), values > 3):
+        with pytest.raises(
+            ValueError, match=r"^scores of a classifier are selected by input only, as in scores\[:10\]"
+        ):
+            given[members]
 
 
 def test_blocks_of_an_ensembles_scores_keep_its_spread_and_unit():

@@ -450,6 +450,48 @@ def test_the_limit_is_one_thread_for_all_libraries(monkeypatch):
     isolation._libraries.cache_clear()
 
 
+class Threads:
+    """A library with threads that is loaded late, as threadpoolctl sees it."""
+
+    def __init__(self):
+        self.lib_controllers, self.limited = [], False
+
+    def limit(self, limits):
+        self.limited = limits == 1 and bool(self.lib_controllers)
+        return nullcontext()
+
+
+class Lazy(ClassifierMixin, BaseEstimator):
+    """Loads a library in `fit` or when it scores; its scores show whether the threads were limited."""
+
+    found: Threads
+
+    def __init__(self, when):
+        self.when = when
+
+    def used(self, where):
+        if where == self.when:
+            self.found.lib_controllers = ["library"]
+        return 0.25 if self.found.limited or where != self.when else 0.75
+
+    def fit(self, X, y):  # noqa: ARG002
+        self.share_ = self.used("fit")
+        return self
+
+    def predict_proba(self, X):
+        return np.full((len(X), 2), self.share_ * self.used("scores"))
+
+
+@pytest.mark.parametrize("when", ["fit", "scores"])
+def test_a_library_with_threads_that_a_member_loads_is_limited_all_the_same(monkeypatch, when):
+    monkeypatch.setattr(Lazy, "found", Threads(), raising=False)
+    monkeypatch.setattr(isolation, "_libraries", lambda _: Lazy.found)
+    trained = members.fit_member(members.MemberEstimator(Lazy(when)), X, LABELS, ROWS, 0, isolation.seeds_of(0, 0, 1))
+    assert trained.try_score(rows_of(1)).tolist() == [[0.0625, 0.0625]]
+    monkeypatch.setattr(Lazy, "found", Threads())  # another process, which scores only
+    assert trained.scores(rows_of(1), np.array(["b", "d"])).tolist() == [[0.0625, 0.0625]]
+
+
 def test_a_member_runs_with_the_same_settings_in_any_process():
     from joblib import effective_n_jobs, parallel_config
 
@@ -517,12 +559,14 @@ def test_arrays_that_no_machine_could_hold_are_the_samples_fault(size, expected)
     assert isolation.is_environment(error) is expected
 
 
-def test_libraries_with_global_random_state_are_counted(monkeypatch):
-    assert isolation.generators() == 3
+def test_libraries_with_global_random_state_or_threads_are_counted(monkeypatch):
+    n_threaded = len(threadpoolctl.threadpool_info())
+    assert n_threaded
+    assert isolation.shared_libraries() == 3 + n_threaded
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace())  # half imported
-    assert isolation.generators() == 2
+    assert isolation.shared_libraries() == 2 + n_threaded
     monkeypatch.delitem(sys.modules, "torch")
-    assert isolation.generators() == 2
+    assert isolation.shared_libraries() == 2 + n_threaded
     with isolation.undisturbed(), isolation.isolated_member(np.random.SeedSequence(0)):
         assert np.random.rand() == np.random.RandomState(np.random.SeedSequence(0).generate_state(4)).rand()  # noqa: NPY002
 

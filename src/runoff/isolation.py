@@ -68,9 +68,12 @@ def _seed_torch(torch: Any, seed: int) -> None:
         torch.manual_seed(seed)
 
 
-def generators() -> int:
-    """Return the number of loaded libraries with a global random state; a fit may import another one."""
-    return 2 + (_torch() is not None)
+def shared_libraries() -> int:
+    """Return the number of loaded libraries that members share: those with a global random state, or with threads.
+
+    A member may import another one, which is then neither seeded nor limited to one thread.
+    """
+    return 2 + (_torch() is not None) + len(_libraries(len(sys.modules)).lib_controllers)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from runoff.ballots import Ballots, points
 from runoff.errors import InputError, MemberError
-from runoff.isolation import generators, is_environment, isolated_member, undisturbed
+from runoff.isolation import is_environment, isolated_member, shared_libraries, undisturbed
 from runoff.samples import Kinds, Rows, Samples, from_any
 
 PROBES = 256  # training samples on which two fits are compared
@@ -47,9 +47,7 @@ class Member:
         """
         seen = np.tile(self.shares, (len(samples), 1))
         if self.fitted:
-            with isolated_member(np.random.SeedSequence(0, spawn_key=(2, self.index))):
-                failures: list[str] = []
-                fitted_scores = self._score_or_nan(samples, failures)
+            fitted_scores, failures = self._isolated_scores(samples)
             if failures:
                 warnings.warn(
                     f"member {self.index} could not score {len(failures)} of {len(samples)} inputs and votes by its "
@@ -62,6 +60,13 @@ class Member:
         scores = np.full((len(samples), len(classes)), UNSEEN)
         scores[:, np.searchsorted(classes, self.classes)] = seen
         return scores
+
+    def _isolated_scores(self, samples: Samples) -> tuple[NDArray[np.float64], list[str]]:
+        """Return the scores of the classes of the member, NaN where the estimator fails, and the failures."""
+        loaded, failures = shared_libraries(), list[str]()
+        with isolated_member(np.random.SeedSequence(0, spawn_key=(2, self.index))):
+            scores = self._score_or_nan(samples, failures)
+        return (scores, failures) if shared_libraries() <= loaded else self._isolated_scores(samples)
 
     def _score_or_nan(self, samples: Samples, failures: list[str]) -> NDArray[np.float64]:
         """Return the scores of the classes of the member, with NaN for inputs on which the estimator fails.
@@ -165,7 +170,7 @@ def fit_member(
     shares = counts / max(1, counts.sum())
     if len(classes) < 2:
         return Member(member, classes, shares)
-    loaded, fitted = generators(), []
+    loaded, fitted = shared_libraries(), []
     try:
         for source in seeds:
             part = samples.take(rows)  # a copy per fit: some estimators write to their inputs
@@ -180,7 +185,7 @@ def fit_member(
         if is_environment(error):
             raise MemberError(f"member {member} could not be trained on its {len(rows)} samples: {reason}") from error
         return Member(member, classes, shares, refused=reason)
-    if generators() > loaded:  # a fit imported a library whose random state was not seeded
+    if shared_libraries() > loaded:  # a fit imported a library that was not seeded, or not limited to one thread
         return fit_member(estimator, samples, labels, rows, member, seeds)
     return trained
 
