@@ -213,7 +213,7 @@ class Shared:
         order = np.lexsort((digests[:, 1], digests[:, 0])).astype(np.int64)
         probes = samples.select(np.unique(np.linspace(0, len(samples) - 1, PROBES).astype(np.int64)))
         source, unfitted = np.random.SeedSequence(seed, spawn_key=(3,)), MemberEstimator(transformer)
-        loaded = generators()
+        loaded = shared_libraries()
         with undisturbed():
             try:
                 twice = []
@@ -228,7 +228,7 @@ class Shared:
                     f"shared must learn from X only, without labels, but {name} failed: {type(error).__name__}: "
                     f"{error!s:.200}"
                 ) from error
-        if generators() > loaded:  # the first fit imported a library whose random state was not seeded
+        if shared_libraries() > loaded:  # the first fit imported a library that was not seeded, or had several threads
             return cls.fit(transformer, samples, digests, seed)
         forms = [list(result.content()) for result in results]
         if forms[0] != forms[1] or forms[0] != forms[2]:
