@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits
 from sklearn.ensemble import BaggingClassifier, VotingClassifier
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
@@ -199,6 +200,23 @@ def test_a_pipeline_around_is_warned_of_and_trusted_samples_are_not():
     with pytest.warns(FittedInFrontWarning, match="put it inside"):
         make_pipeline(StandardScaler(), fitted()).fit(X, Y)
     fitted(threat="labels").fit(StandardScaler().fit_transform(X), Y)
+
+
+def test_a_column_of_texts_is_warned_of():
+    words = pd.Series([f"{'win money' if y else 'see you'} {i}" for i, y in enumerate(Y[:60] > 4)])
+    table = pd.DataFrame({"text": words, "length": words.str.len(), "day": ["Monday", "Friday"] * 30})
+    settings = {"n_partitions": 3, "classes": [False, True]}
+    with pytest.warns(UserWarning, match="the column 'text' has a different string in most rows") as caught:
+        RunoffClassifier(**settings).fit(table, Y[:60] > 4)
+    assert [(warning.filename, "as categories" in str(warning.message)) for warning in caught] == [(__file__, True)]
+    columns = make_column_transformer((TfidfVectorizer(), "text"), remainder="drop")
+    for estimator, x in (
+        (None, table.drop(columns="text")),
+        (None, table[:15]),
+        (make_pipeline(columns, RidgeClassifier()), table),
+        (None, list(words)),
+    ):
+        RunoffClassifier(estimator, **settings).fit(x, Y[: len(x)] > 4)
 
 
 class Types(First):

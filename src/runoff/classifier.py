@@ -21,7 +21,7 @@ from runoff.ballots import Ballots
 from runoff.ensemble import Ensemble
 from runoff.errors import MemberError
 from runoff.executors import Executor, Place, Watch
-from runoff.fitting.checking import accepts_nan, member_estimator, number_type
+from runoff.fitting.checking import accepts_nan, member_estimator, number_type, warn_of_texts
 from runoff.fitting.work import Fitting, kind_here, modules_of, require_versions
 from runoff.isolation import undisturbed
 from runoff.members import PROBES, Member, MemberEstimator, default_estimator, rank_member, score_member
@@ -135,6 +135,7 @@ class RunoffClassifier(Ensemble):
 
     def _default_estimator(self) -> Any:
         if self.encoder_ is None:
+            warn_of_texts(self._features, stacklevel=5)
             return default_estimator(self._features.kind)
         from runoff.heads import RidgeHead
 

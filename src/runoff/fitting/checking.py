@@ -25,6 +25,7 @@ from runoff.samples import Samples, from_any
 FEWEST = 10  # minimum of samples to distinguish traces of fitted steps from chance
 CLOSE = 1e-5  # relative; scaled float32 columns are this close to mean 0 and deviation 1
 LOOKED_AT = 16  # columns and rows that are checked first, which almost always suffices
+MOST = 0.5  # share of different values in a column above which `fit` warns
 IDLE = 0.5  # share of members that learn nothing above which `fit` warns
 
 ADVICE = (
@@ -227,6 +228,25 @@ def idle_members(empty: int, single: int, n_members: int, n_samples: int, unit: 
         f"samples of one class. They rank classes by a fixed rule, whatever the input, so large radii may mean little: "
         f"use fewer partitions for {n_samples:,} {what}; runoff.plan compares them"
     )
+
+
+def warn_of_texts(samples: Samples, stacklevel: int) -> None:
+    """Warn if the strings of a column in a table are too different to be categories, as in the default estimator.
+
+    Members ignore categories that they have not seen, so texts and identifiers teach them nothing about other samples.
+    """
+    data: Any = samples.data
+    if samples.kind != "table" or len(data) < 2 * FEWEST:
+        return
+    for i, name in enumerate(data.columns):
+        texts = [value for value in data.iloc[:, i] if isinstance(value, str)]
+        if len({*texts}) > MOST * len(data):
+            warnings.warn(
+                f"the column {one_line(name, 40)!r} has a different string in most rows, and the default estimator "
+                "treats strings in a table as categories, from which members learn nothing about new samples: leave it "
+                "out, or pass RunoffClassifier an estimator that reads it, such as a pipeline with TfidfVectorizer",
+                stacklevel=stacklevel + 1,
+            )
 
 
 def warn_of_fitted_steps(samples: Samples, stacklevel: int) -> None:
