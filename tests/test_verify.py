@@ -95,7 +95,7 @@ def test_what_cannot_be_checked_is_listed(copy):
     shutil.rmtree(slim / "members")
     (slim / "certificates" / "runoff-paper-1.csv").unlink()
     (slim / "notes.txt").write_text("mine")
-    report = verify.run(slim, None, why_no_dataset="it was lost")
+    report = verify.run(slim, lambda: (None, "it was lost"))
     assert report.exit_code == 0
     told = " ".join(report.not_checked)
     for expected in ("members/ is not in the directory", "but missing", "notes.txt", "the dataset: it was lost",

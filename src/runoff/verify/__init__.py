@@ -20,7 +20,8 @@ import numpy as np
 
 from runoff.verify._classifier import ClassifierVerifier, Members
 from runoff.verify._report import CERTIFICATE, FILES, Failure, Report
-from runoff.verify._run import RunVerifier, Trainer
+from runoff.verify._run import RunVerifier
+from runoff.verify._stored import Trainer
 from runoff.verify.directory import MOST_MANIFEST, UnfitError, parsed, read
 
 __all__ = ["CERTIFICATE", "FILES", "Failure", "Members", "Report", "Trainer", "classifier", "kind_of", "run"]
@@ -54,8 +55,6 @@ def run(
     sample: int = SAMPLE,
     retrain: int = 0,
     seed: int | None = None,
-    why_no_dataset: str = "the dataset is not available",
-    why_no_trainer: str = NO_TRAINING,
     progress: Callable[[str], Any] = lambda _: None,
 ) -> Report:
     """Verify a run.
@@ -81,8 +80,8 @@ def run(
     steps = RunVerifier(Path(path), report, draws, full=full, sample=sample, progress=progress)
     if steps.open():
         report.facts |= {"manifest_sha256": steps.directory.digest, **_facts(steps.directory.manifest)}
-        dataset, why_no_dataset = _resolved(dataset, why_no_dataset)
-        resolved, why_no_trainer = _resolved(trainer, why_no_trainer)
+        dataset, why_no_dataset = _resolved(dataset, "the dataset is not available")
+        resolved, why_no_trainer = _resolved(trainer, NO_TRAINING)
         if (encoder := steps.directory.manifest["settings"].get("encoder")) is not None:
             name = str(encoder.get("given"))[:200] if isinstance(encoder, dict) else "of this run"
             report.skipped(f"the encoder {name}", "it is trusted: nothing shows who could edit what it was trained on")
@@ -147,7 +146,6 @@ def classifier(
     retrain: int = 0,
     seed: int | None = None,
     why_no_data: str = "the training data was not passed",
-    why_no_members: str = NO_TRAINING,
     progress: Callable[[str], Any] = lambda _: None,
 ) -> Report:
     """Verify a saved classifier with its training data: an array, a sparse matrix, a DataFrame, or strings.
@@ -162,7 +160,7 @@ def classifier(
     steps = ClassifierVerifier(Path(path), report, draws, full=full, sample=sample, progress=progress)
     if steps.open():
         report.facts |= {"manifest_sha256": steps.directory.digest}
-        resolved, why_no_members = _resolved(members, why_no_members)
+        resolved, why_no_members = _resolved(members, NO_TRAINING)
         if steps.compare_data(X, y, why_no_data, groups):
             steps.prove(X if inputs is None else inputs, resolved, why_no_members)
             if retrain:

@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from runoff import check
 from runoff.verify import _radii
-from runoff.verify._stored import StoredNetworks, Trainer
+from runoff.verify._stored import StoredNetworks
 from runoff.verify.directory import UnfitError
 
 ROWS = re.compile(r"certificates/([a-z]+)-([a-z]+)-([1-9]\d{0,8})\.(csv|parquet)")
-
-__all__ = ["RunVerifier", "Trainer"]
 
 
 class RunVerifier(StoredNetworks):

@@ -22,7 +22,7 @@ from runoff._io.files import read_header
 from runoff.verify._report import SHOWN, Report, counted
 
 RUN, CLASSIFIER, NETWORKS = "runoff run", "runoff classifier", "runoff torch classifier"
-VERSIONS = {RUN: (1,), CLASSIFIER: (1, 2), NETWORKS: (1, 2)}
+VERSIONS = {RUN: 1, CLASSIFIER: 2, NETWORKS: 2}
 MOST_MANIFEST, MOST_FILES, MOST_FILE = 2**28, 10**7, 2**33  # bytes, files, bytes
 CHUNK = 2**20
 HEX = re.compile(r"[0-9a-f]{64}")
@@ -164,7 +164,7 @@ def open_directory(path: Path, report: Report) -> Directory | None:
 def _check_form(manifest: Any, data: bytes) -> None:
     if not isinstance(manifest, dict) or str(manifest.get("format")) not in VERSIONS:
         raise UnfitError("describes neither a run nor a saved classifier")
-    if manifest.get("version") not in VERSIONS[manifest["format"]] or isinstance(manifest["version"], bool):
+    if manifest.get("version") != VERSIONS[manifest["format"]] or isinstance(manifest["version"], bool):
         raise UnfitError(f"has version {manifest.get('version')!r:.40}, which this release does not know")
     if manifest["format"] == RUN:
         _check_run(manifest)
@@ -187,10 +187,7 @@ def _check_form(manifest: Any, data: bytes) -> None:
     if data != json.dumps(manifest, indent=1).encode():
         raise UnfitError("is not formatted as runoff writes it: it was altered")
     name, last = next(reversed(manifest.items()))
-    sealed = "digest" in manifest or (
-        isinstance(last, str) and HEX.fullmatch(last)
-    )  # manifests of older releases have no digest
-    if sealed and (name, last) != ("digest", own_digest(manifest)):
+    if (name, last) != ("digest", own_digest(manifest)):
         raise UnfitError("does not match its own SHA-256: it was altered")
 
 
@@ -251,8 +248,6 @@ def _check_files(directory: Directory, report: Report) -> None:
     if len(absent) > members:
         n_files = counted(len(absent) - members, "file")
         report.skipped(f"{n_files} of certificates", "listed in the manifest, but missing")
-    if "digest" not in directory.manifest:
-        report.skipped("the manifest itself", "it does not record its own digest")
     unlisted = sorted(
         str(file.relative_to(path).as_posix())
         for file in path.rglob("*")
