@@ -75,25 +75,17 @@ def show_plan(
     edits: Any = (),
 ) -> None:
     """Print what would be trained, without writing anything."""
-    import tempfile
-
-    from runoff import hashing
     from runoff.runs.directory import MEMBERS
     from runoff.runs.work import plan
 
     if run is None:
-        key = hashing.derived_key(settings.random_state)
-        partition = settings.make_partition(key)
-        done: list[Any] = []
+        partition, done = settings.make_partition(), list[Any]()
     else:
         partition, done = run.partition(), run.edits()
-    with tempfile.TemporaryDirectory() as empty:
-        folder = out / MEMBERS if (out / MEMBERS).is_dir() else Path(empty)
-        work = plan(
-            settings, partition, data, [*done, *edits], folder,
-            n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, weights=True,
-            executor=options.executor,
-        )  # fmt: skip
+    work = plan(
+        settings, partition, data, [*done, *edits], out / MEMBERS,
+        n_seeds=n_seeds, device=options.device, in_flight=options.in_flight, weights=True, executor=options.executor,
+    )  # fmt: skip
     warn_of_idle_members(work)
     planned = None if options.executor.here else work.plan()
     facts: dict[str, Any] = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runoff import datasets, hashing, recipes
+from runoff import datasets, recipes
 from runoff._io.files import written_whole
 from runoff._io.locks import locked
 from runoff.certificates import certified_accuracy, certify
@@ -98,7 +98,7 @@ def _with_carried(
     from runoff.paper import carrying
     from runoff.runs import work
 
-    partition = settings.make_partition(hashing.derived_key(settings.random_state))
+    partition = settings.make_partition()
     with locked(file.parent):
         needed = work.plan(
             settings, partition, data, [], file.with_suffix(""),

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from runoff import hashing
 from runoff._io.files import leftovers, open_array, sha256_of, written_whole
 from runoff._io.manifests import Kind, check_file, checked_bytes, read_manifest, sealed, sha256
+from runoff._io.text import one_line
 from runoff._version import __version__
 from runoff.datasets import npz
 from runoff.errors import DatasetError, RunError, StorageError
@@ -61,10 +62,9 @@ class Run:
             return run
         cls.check_place(path, settings)
         path.mkdir(parents=True, exist_ok=True)
-        key = hashing.derived_key(settings.random_state)
+        partition = settings.make_partition()
         with written_whole(path / "key", binary=True) as file:
-            file.write(key)
-        partition = settings.make_partition(key)
+            file.write(partition.key)
         manifest = {
             "format": KIND.format,
             "version": KIND.version,
@@ -75,7 +75,7 @@ class Run:
             "n_seeds": 1,
             "election": "runoff",
             "edits": [],
-            "files": {"key": sha256(bytes(key))},
+            "files": {"key": sha256(bytes(partition.key))},
         }
         run = cls(path, manifest)
         run.write_manifest()
@@ -117,8 +117,7 @@ class Run:
         except StorageError:
             raise
         except Exception as error:
-            reason = " ".join(str(error).split())[:200]
-            raise StorageError(f"{path} does not describe a run: {type(error).__name__}: {reason}") from error
+            raise StorageError(f"{path} does not describe a run: {type(error).__name__}: {one_line(error)}") from error
         if not fits:
             raise StorageError(f"{path} has a partition that does not match its fingerprint: it was altered")
         return run

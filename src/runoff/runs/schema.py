@@ -37,8 +37,8 @@ def invalid_field(manifest: dict[str, Any]) -> str | None:
         "edit": all(isinstance(name, str) and EDIT.fullmatch(name) and name in files for name in manifest["edits"]),
         "election": manifest.get("election", "runoff") in elections.NAMES,
         "unit": settings.get("unit", "samples") in tuple(UNITS),
-        "first_weights": _is_first_weights(settings.get("first_weights")),
-        "encoder": _is_encoder(settings.get("encoder")),
+        "first_weights": _is_record(settings.get("first_weights"), given=str, sha256=str),
+        "encoder": _is_record(settings.get("encoder"), given=str, sha256=str, flip=bool),
     }
     if (invalid := next((name for name, good in valid.items() if not good), None)) is not None:
         return invalid
@@ -55,16 +55,7 @@ def is_derived(name: str) -> bool:
     return bool(BALLOTS.fullmatch(name) or ROWS.fullmatch(name))
 
 
-def _is_encoder(described: Any) -> bool:
-    """Return whether a value describes an encoder."""
-    if described is None:
-        return True
-    if not isinstance(described, dict) or described.keys() != {"given", "sha256", "flip"}:
-        return False
-    return isinstance(described["flip"], bool) and all(isinstance(described[n], str) for n in ("given", "sha256"))
-
-
-def _is_first_weights(given: Any) -> bool:
-    """Return whether a value describes initial weights."""
-    known = isinstance(given, dict) and given.keys() == {"given", "sha256"}
-    return given is None or (known and all(isinstance(value, str) for value in given.values()))
+def _is_record(value: Any, **types: type) -> bool:
+    """Return whether a value is None, or has exactly these entries, of these types."""
+    same_names = isinstance(value, dict) and value.keys() == types.keys()
+    return value is None or (same_names and all(isinstance(value[name], kind) for name, kind in types.items()))

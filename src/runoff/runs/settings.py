@@ -45,6 +45,7 @@ class Settings:
         off = (("unit", "samples"), ("encoder", None))
         return {name: value for name, value in asdict(self).items() if (name, value) not in off}
 
-    def make_partition(self, key: hashing.Key) -> Partition:
-        """Return the partition that follows from these settings."""
+    def make_partition(self) -> Partition:
+        """Return the partition that follows from these settings, with the key derived from the seed."""
+        key = hashing.derived_key(self.random_state)
         return Partition.make(self.n_partitions, self.spread, self.random_state, key, self.hash, self.unit)

@@ -37,16 +37,9 @@ class Training:
 
 def foreign(run: Run, work: Work) -> str | None:
     """Return how the trainer of a run differs from this machine, or None if both give the same networks."""
-    before = run.manifest.get("trained_by")
-    if not isinstance(before, dict):  # older versions did not record it
-        if not run.seeds():
-            return None
-        before = {"device": run.manifest.get("device"), "precision": run.manifest.get("precision")}
-        before |= {name: run.manifest["versions"].get(name) for name in ("torch", "numpy", "runoff")}
-        listed = (job for job in work.pipeline.missing if _name(run, work, job) in run.manifest["files"])
-        if any(not _altered(run, work, job) for job in listed):
-            before["code"] = "another"
-    here = work.pipeline.trained_with
+    before, here = run.manifest.get("trained_by"), work.pipeline.trained_with
+    if not isinstance(before, dict):  # recorded before the first network is trained
+        return "an unknown version of the training code" if run.seeds() else None
     for name, value in before.items():
         if value != here.get(name):
             return "another version of the training code" if name == "code" else f"{name} {value}, not {here.get(name)}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff import hashing
 from runoff.ballots import points
 from runoff.datasets import Dataset
 from runoff.errors import RunError, StorageError
@@ -46,7 +45,7 @@ def settings_for(
 
 def check(settings: Settings, dataset: Dataset, device: Any, executor: Executor | None = None) -> None:
     """Raise an error for settings that cannot be trained, before anything is written."""
-    settings.make_partition(hashing.derived_key(settings.random_state))
+    settings.make_partition()
     if executor is None or executor.here:
         devices.find(device)
     elif settings.encoder is not None:
