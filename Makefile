@@ -12,6 +12,8 @@ help:
 	@echo "make test          linters, types and tests"
 	@echo "make test-fast     the tests that take seconds, to run after every change"
 	@echo "make coverage      the lines that the tests run"
+	@echo "make lint          ruff, its formatter and the contracts between packages"
+	@echo "make types         mypy"
 	@echo "make test-ray      train on a local Ray cluster while its nodes and drivers are killed"
 	@echo "make test-networks code that is meant for GPUs, compared with the CPU"
 	@echo "make test-packages models of XGBoost, LightGBM, CatBoost and imbalanced-learn are saved and loaded"
@@ -23,6 +25,7 @@ help:
 	@echo "make tightness     how often and by how much the tight bound exceeds the paper's"
 	@echo "make torture       try to break runoff: brute force, damaged files, kills, real refits, two processes at once"
 	@echo "make mutants       change one expression at a time: do the tests notice? PART=covering for one part"
+	@echo "make mutants-changed  the same for lines that differ from BASE=COMMIT, in a few minutes"
 	@echo "make poisoning     retrain poisoned ensembles: does a prediction change within its radius?"
 	@echo "make graph         modules, imports and repeated code, in numbers"
 	@echo "make lock          write requirements.lock: the SHA-256 of every package file of the environment"
@@ -31,6 +34,7 @@ help:
 	@echo "make docs          build the website in build/site; warnings are errors"
 	@echo "make docs-serve    show the website on http://127.0.0.1:8000, rebuilt as pages change"
 	@echo "make dist          build the wheel and try it in an empty environment"
+	@echo "make clean         remove environments, caches and everything that was built"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -1,7 +1,11 @@
-"""A contract for import-linter: a module with a leading underscore is imported by its own package only."""
+"""Contracts for import-linter: private modules stay in their package, and some packages import only what is listed."""
+
+import sys
 
 from grimp import ImportGraph
-from importlinter import Contract, ContractCheck, output
+from importlinter import Contract, ContractCheck, fields, output
+from importlinter.application.contract_utils import AlertLevel, remove_ignored_imports
+from importlinter.domain.helpers import module_expressions_to_modules
 
 
 class PrivateModules(Contract):
@@ -21,9 +25,48 @@ class PrivateModules(Contract):
             importers = sorted(graph.find_modules_that_directly_import(module))
             outside = [name for name in importers if name != home and not name.startswith(f"{home}.")]
             crossings += [f"{importer} imports {module}" for importer in outside]
-        return ContractCheck(kept=not crossings, metadata={"crossings": crossings})
+        return ContractCheck(kept=not crossings, metadata={"violations": crossings})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         """Print each of them."""
-        for crossing in check.metadata["crossings"]:
-            output.print_error(f"- {crossing}")
+        _render(check)
+
+
+class ExternalPackages(Contract):
+    """The source modules, and all modules that they import, import no external packages but these.
+
+    A list of forbidden packages, in contrast, would miss those that nobody thought of.
+    """
+
+    type_name = "external"
+
+    source_modules = fields.SetField(subfield=fields.ModuleExpressionField())
+    allowed_packages = fields.SetField(subfield=fields.StringField())
+    ignore_imports = fields.SetField(subfield=fields.ImportExpressionField(), required=False)
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: ARG002
+        """Find imports of other packages, by the source modules or by what they import."""
+        ignored = self.ignore_imports or ()
+        warnings = remove_ignored_imports(graph, ignored, AlertLevel.ERROR)  # type: ignore[arg-type]
+        roots = {module.name.split(".")[0] for module in module_expressions_to_modules(graph, self.source_modules)}
+        modules: set[str] = set()
+        for module in module_expressions_to_modules(graph, self.source_modules):
+            below = {module.name, *graph.find_descendants(module.name)}
+            modules |= below.union(*(graph.find_upstream_modules(name) for name in below))
+        allowed = {*self.allowed_packages, *sys.stdlib_module_names, *roots}  # type: ignore[misc]
+        violations = [
+            f"{importer} imports {module}"
+            for module in sorted(modules)
+            if module.split(".")[0] not in allowed
+            for importer in sorted(graph.find_modules_that_directly_import(module) & modules)
+        ]
+        return ContractCheck(kept=not violations, warnings=warnings, metadata={"violations": violations})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        """Print each of them."""
+        _render(check)
+
+
+def _render(check: ContractCheck) -> None:
+    for violation in check.metadata["violations"]:
+        output.print_error(f"- {violation}")
