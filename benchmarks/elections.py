@@ -104,8 +104,8 @@ def two_rounds(ballots, first_round, most, voters):
 
 def borda_first(ballots):
     """Hold a run-off between the two classes with the largest sums of ranks."""
-    everybody = np.ones(ballots.shape[:2], bool)
-    return two_rounds(ballots, ballots, ballots.shape[2] - 1, lambda *_: everybody)
+    all_members = np.ones(ballots.shape[:2], bool)
+    return two_rounds(ballots, ballots, ballots.shape[2] - 1, lambda *_: all_members)
 
 
 def runoff_top(ballots, top=2):
@@ -208,7 +208,7 @@ def rules(given):
     for n_failed in given.failed:
         for one_order in (False, True):
             changed = with_failed(ballots, n_failed, one_order)
-            kind = "all in one order" if one_order else "each in an order of its own"
+            kind = "all in one order" if one_order else "each in a separate order"
             print_head(f"{n_failed} members failed, {kind}, edits", given.budgets)
             for name in ("plurality", "runoff", "maximin"):
                 print_row(name, certified(RULES[name], changed, y, budgets))

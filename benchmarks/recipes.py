@@ -38,7 +38,7 @@ from runoff.torch.pipeline import class_shares, member_scores, network_jobs
 
 PIECE = 22_000_000  # bytes of ballots in one file, before compression
 ELECTIONS = ("plurality", "runoff", "maximin")
-LOADED = {}  # datasets by what they were asked for
+LOADED = {}  # by name or path
 
 
 def variant(text):
