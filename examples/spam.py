@@ -133,7 +133,7 @@ domain_of = dict(zip(hashed.tolist(), invented.tolist(), strict=True))
 
 
 def passes(i, n_domains, n_mails):
-    """Return whether spam mail i passes the certified filter after this many domains have sent this many mails like it."""
+    """Return whether spam mail i passes the certified filter after n_domains have each sent n_mails like it."""
     attacked = found.attack(i, to="ham").buckets.tolist()
     order = attacked + [bucket for bucket in domain_of if bucket not in attacked]
     senders = np.repeat([domain_of[bucket] for bucket in order[:n_domains]], n_mails)

@@ -220,11 +220,11 @@ def test_secrets_in_addresses_are_not_shown():
     ):  # fmt: skip
         storage = Storage(where, {"secret": "SECRET"})
         executor = Ray(storage=where, storage_options={"secret": "SECRET"})
-        texts = [repr(storage), storage.shown, repr(executor), str(missing("member 1", storage))]
+        texts = [repr(storage), storage.location, repr(executor), str(missing("member 1", storage))]
         with pytest.raises((InputError, StorageError, MissingExtraError)) as caught:
             Storage(where.replace("s3:", "nowhere:").replace("https:", "nowhere:")).existing()
         assert not [text for text in [*texts, str(caught.value)] if "SECRET" in text]
-    assert Storage("s3://bucket/folder").shown == "s3://bucket/folder"
+    assert Storage("s3://bucket/folder").location == "s3://bucket/folder"
 
 
 def test_addresses_that_nothing_can_read():

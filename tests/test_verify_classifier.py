@@ -162,9 +162,9 @@ def test_what_is_changed_in_a_classifier_is_caught(saved, tmp_path):
 def test_swapped_members_of_a_classifier_are_caught_by_training_them_again(saved, tmp_path):
     path, X, y = saved["numbers"]
     copy = shutil.copytree(path, tmp_path / "copy")
-    first, second = (classifiers._skops().load(copy / "members" / f"{m:06d}.skops", trusted=[]) for m in (0, 1))
+    first, second = (classifiers.require_skops().load(copy / "members" / f"{m:06d}.skops", trusted=[]) for m in (0, 1))
     for m, state in ((0, second), (1, first)):
-        (copy / "members" / f"{m:06d}.skops").write_bytes(classifiers._skops().dumps({**state, "index": m}))
+        (copy / "members" / f"{m:06d}.skops").write_bytes(classifiers.require_skops().dumps({**state, "index": m}))
     rehash(copy)
     members = members_of(copy, "runoff classifier")
     report = verify.classifier(copy, X, y, members=members, retrain=8, sample=2)

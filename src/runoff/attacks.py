@@ -94,21 +94,18 @@ def find(
     """
     outcome = election.hold(ballots)
     spread = disjoint(len(ballots)) if spread is None else spread
-    if target is not None:
-        cheapest = election.smallest_to(ballots, outcome, target, spread, cost)
-        if cheapest is None:
-            return None
-        threat, buckets = cheapest
-        return _replayed(election, ballots, outcome, threat, spread.reached(buckets), buckets, target)
-    if spread.one_to_one is not None:
+    if target is None and spread.one_to_one is not None:
         takeovers = (election.takeover(ballots, outcome, size) for size in range(cost, len(ballots) + 1))
         threat, members = next(takeover for takeover in takeovers if takeover is not None)
         return _replayed(election, ballots, outcome, threat, members, np.sort(spread.one_to_one[members]))
-    best = smallest(election.threats(ballots, outcome), spread, cost)
+    if target is None:
+        best = smallest(election.threats(ballots, outcome), spread, cost)
+    else:
+        best = election.smallest_to(ballots, outcome, target, spread, cost)
     if best is None:
         return None
     threat, buckets = best
-    return _replayed(election, ballots, outcome, threat, spread.reached(buckets), buckets)
+    return _replayed(election, ballots, outcome, threat, spread.reached(buckets), buckets, target)
 
 
 def carried_out(election: Election, ballots: Ballots, members: Members, buckets: NDArray[np.int64]) -> Attack:

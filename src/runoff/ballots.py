@@ -120,7 +120,7 @@ def readable(block: NDArray[Any], start: int = 0) -> NDArray[Any]:
     return result
 
 
-def prefer(ballots: Ballots, firsts: NDArray[np.int64], last: int | None = None) -> Ballots:
+def prefer(ballots: Ballots, firsts: NDArray[np.int64], last: int | None) -> Ballots:
     """Move class `firsts[j]` of each ballot j to the top, and `last` to the bottom; the others keep their order."""
     moved = ballots.astype(np.int64)
     moved[np.arange(len(moved)), firsts] = moved.shape[1]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
@@ -63,13 +64,19 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         checking.refuse(unsupported)
         self._check_settings()
+        with self._all_or_nothing():
+            self._fit(X, y, groups)
+        return self
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Restore the attributes if the block fails."""
         before = self.__dict__.copy()
         try:
-            self._fit(X, y, groups)
+            yield
         except BaseException:
             self._undo(before)
             raise
-        return self
 
     def _undo(self, before: dict[str, Any]) -> None:
         """Restore the attributes from before a call that failed."""
@@ -290,17 +297,13 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         touched = [samples.buckets for samples in (removed, added) if samples is not None]
         changed = np.unique(np.concatenate([np.empty(0, np.int64), *touched]))
-        before = self.__dict__.copy()
-        try:
+        with self._all_or_nothing():
             self._samples, self._labels, self._digests, self._sources, self._buckets = data
             self._features = self.features_of(data.samples, data.digests)
             self.updated_members_ = np.unique(self.partition_.spread[changed])
             if self._fixed_classes is None and not same_classes(np.unique(data.labels), self.classes_):
                 self.updated_members_ = np.arange(self.partition_.n_members)
             self._train_members(self.updated_members_.tolist())
-        except BaseException:
-            self._undo(before)
-            raise
         return self
 
     def fitted_state(self) -> FittedState:

@@ -34,37 +34,36 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 
 
-def open_regular(path: str | Path) -> IO[bytes]:
-    """Open a regular file for reading; anything else is an OSError, since opening a named pipe could block forever."""
+def open_regular(path: str | Path, most: int | None = None) -> IO[bytes]:
+    """Open a regular file of at most `most` bytes for reading.
+
+    Anything else is an OSError, since opening a named pipe could block forever.
+    """
     nonblocking = getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, os.O_RDONLY | nonblocking | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+    if most is not None and status.st_size > most:
+        os.close(descriptor)
+        raise OSError(errno.EFBIG, f"{size(status.st_size)}, more than the limit of {size(most)}", os.fspath(path))
     return os.fdopen(descriptor, "rb")
 
 
 def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
     """Return the content of a regular file of at most `most` bytes."""
-    with open_regular(path) as file:
-        _check_size(file, path, most)
+    with open_regular(path, most) as file:
         return file.read()
 
 
 def sha256_of(path: str | Path) -> str:
     """Return the SHA-256 of a regular file, in hexadecimal, without holding the file in memory."""
     hashed = hashlib.sha256()
-    with open_regular(path) as file:
-        _check_size(file, path, LARGEST)
+    with open_regular(path, LARGEST) as file:
         while part := file.read(CHUNK):
             hashed.update(part)
     return hashed.hexdigest()
-
-
-def _check_size(file: IO[bytes], path: str | Path, most: int) -> None:
-    n_bytes = os.fstat(file.fileno()).st_size
-    if n_bytes > most:
-        raise OSError(errno.EFBIG, f"{size(n_bytes)}, more than the limit of {size(most)}", os.fspath(path))
 
 
 def open_array(path: str | Path) -> NDArray[Any]:
@@ -202,11 +201,7 @@ def sync_file(path: Path) -> None:
 def sync_directory(folder: Path) -> None:
     """Flush renames in a directory to disk, if the system can: syncing a file does not sync its name."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_file(folder)
     except OSError as error:
         if error.errno not in _CANNOT_SYNC:
             raise

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 Item = TypeVar("Item")
-Received = Callable[[str, int, "int | None"], None]  # file, bytes so far, bytes in all if known
+Received = Callable[[str, int, "int | None"], None]  # a file's name, the bytes received, and the total if known
 LINE_SECONDS = 30.0  # between lines
 log = logging.getLogger("runoff")
 

@@ -50,7 +50,7 @@ def certified_accuracy(
     certified = (certificates.prediction == labels)[:, None] & (certificates.radius[:, None] >= edits)
     if not by_class:
         return np.array([np.mean(column) if len(column) else np.nan for column in certified.T])
-    names = np.arange(certificates.n_classes) if certificates.classes is None else certificates.classes
+    names = certificates.labels_of(np.arange(certificates.n_classes))
     each = [certified[labels == name] for name in names]
     return np.array([rows.mean(axis=0) if len(rows) else np.full(len(edits), np.nan) for rows in each])
 
@@ -92,7 +92,7 @@ def targeted_rate(
 
     """
     labels, edits = checked_labels(certificates, y_true), checked_budgets(budgets)
-    names = np.arange(certificates.n_classes) if certificates.classes is None else certificates.classes
+    names = certificates.labels_of(np.arange(certificates.n_classes))
     wanted = names[certificates.index_of(target)]
     counted = labels != wanted if source is None else labels == names[certificates.index_of(source)]
     if source is not None and names[certificates.index_of(source)] == wanted:

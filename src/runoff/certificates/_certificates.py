@@ -167,15 +167,19 @@ class Certificates:
             raise InputError(f"scores must be those of the {n} inputs certified, got {done} inputs")
         for name in ("prediction", "runner_up", "radius"):
             now: NDArray[Any] = np.concatenate([getattr(outcome, name) for outcome in again])
-            now = now if self.classes is None or name == "radius" else self.classes[now]
+            now = now if name == "radius" else self.labels_of(now)
             if (changed := np.flatnonzero(now != getattr(self, name))).size:
                 i = int(changed[0])
                 raise other_scores(i, name, now[i], getattr(self, name)[i])
 
+    def labels_of(self, indices: Any) -> Any:
+        """Return the labels of class indices, or the indices themselves if the certificates have no labels."""
+        return indices if self.classes is None else self.classes[indices]
+
     def index_of(self, label: Any) -> int:
         """Return the class index of a label, or of a class index if the certificates have no labels."""
         label = label.item() if isinstance(label, np.generic) else label
-        known: list[Any] = list(range(self.n_classes)) if self.classes is None else self.classes.tolist()
+        known: list[Any] = self.labels_of(np.arange(self.n_classes)).tolist()
         if np.ndim(label) or isinstance(label, bool) != isinstance(known[0], bool) or label not in known:
             what = f"a class index from 0 to {self.n_classes - 1}" if self.classes is None else f"one of {known!r:.200}"
             raise InputError(f"the target must be {what}, got {label!r}")

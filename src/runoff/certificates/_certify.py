@@ -45,7 +45,7 @@ def certify(
         Logits, probabilities or ballots (`runoff.rank`) of an ensemble: an array, possibly memory-mapped, or an
         iterator of blocks of inputs. Scores that a classifier's `scores` returns, also in blocks, include their spread
         and unit. Only the ranking of each member is used; ties rank the lower class index first.
-    election : "runoff" or "plurality"
+    election : "runoff", "plurality", "maximin" or an `Election`
         The rule that determines the prediction from the ballots.
     spread : None or (n_buckets, d) integers
         The members that train on each bucket; None for one bucket per member. For buckets of different sizes, lists of

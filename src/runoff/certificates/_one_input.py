@@ -35,12 +35,11 @@ def ballots_of(certificates: Certificates, i: int, scores: ArrayLike) -> Ballots
     if row.shape != shape:
         raise InputError(f"scores must have shape {shape}, got {row.shape}")
     ballots: Ballots = points(readable(checked_scores(row[None])))[0]
-    tight, names = certificates.bound == "tight", certificates.classes
-    again = outcomes(ballots[None], certificates.election, certificates.spread, tight)
+    again = outcomes(ballots[None], certificates.election, certificates.spread, certificates.bound == "tight")
     for name in ("prediction", "runner_up", "radius"):
         now, then = getattr(again, name)[0], getattr(certificates, name)[i]
-        if names is not None and name != "radius":
-            now = names[now]
+        if name != "radius":
+            now = certificates.labels_of(now)
         if now != then:
             raise other_scores(i, name, now, then)
     return ballots

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,12 @@ from runoff._io.text import size
 from runoff._version import __version__
 from runoff.cli.options import as_json as json_option
 from runoff.errors import RunoffError
+from runoff.saving.trusted import version_of
 
 PACKAGES = (
     "numpy", "numba", "llvmlite", "scikit-learn", "scipy", "pandas", "pyarrow", "matplotlib", "pillow", "skops",
     "torch", "triton", "safetensors", "xgboost", "lightgbm", "catboost", "imbalanced-learn", "skorch",
 )  # fmt: skip
-OTHER_NAMES = {"xgboost": ("xgboost-cpu",)}  # the same module in another distribution
 VARIABLES = ("RUNOFF_DATA", "NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS", "NUMBA_DISABLE_JIT", "CUDA_VISIBLE_DEVICES")
 
 
@@ -45,7 +44,7 @@ def doctor(as_json: bool) -> None:
 def _findings() -> dict[str, dict[str, Any]]:
     import runoff
 
-    versions = {name: version for name in PACKAGES if (version := _version(name)) is not None}
+    versions = {name: version for name in PACKAGES if (version := version_of(name)) is not None}
     sections: dict[str, dict[str, Any]] = {
         "runoff": {"version": __version__, "directory": str(Path(runoff.__file__).parent)},
         "system": {
@@ -61,16 +60,6 @@ def _findings() -> dict[str, dict[str, Any]]:
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
     return {title: lines for title, lines in sections.items() if lines}
-
-
-def _version(package: str) -> str | None:
-    """Return the installed version of a package, also if it is installed under one of its other names."""
-    for name in (package, *OTHER_NAMES.get(package, ())):
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return None
 
 
 def _devices() -> dict[str, str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 from pathlib import Path
 
 import click
 
+from runoff._io.files import sha256_of
 from runoff._io.text import count
 from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
@@ -62,7 +62,7 @@ def pretrain(
         command = f"runoff pretrain --steps {steps} --batch {batch} --network {shlex.quote(network)} --seed {seed}"
         pretrainer.write(out, f"{command} --out {shlex.quote(out.name)}")
         loss = sum(float(value) for value in losses) / len(losses)
-    digest = hashlib.sha256(out.read_bytes()).hexdigest()
+    digest = sha256_of(out)
     if as_json:
         click.echo(json.dumps({"file": str(out), "sha256": digest, "steps": steps, "loss": round(loss, 4)}))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff._io.files import open_array
+from runoff._io.files import open_array, sha256_of
 from runoff.cli.options import TableInputs
 from runoff.cli.tables import Opened, is_model, open_model, scores_of, undefended_predictions
 from runoff.cli.targets import Target
@@ -148,7 +147,7 @@ class Scored:
         """Return the description of the source for an exported proof."""
         if self.run is None:
             content = self.path / "manifest.json" if self.path.is_dir() else self.path
-            source = {"file": self.path.name, "sha256": hashlib.sha256(content.read_bytes()).hexdigest()}
+            source = {"file": self.path.name, "sha256": sha256_of(content)}
             return {"source": source} | (
                 {} if self.table is None else {"classes": [str(name) for name in self.table.classes]}
             )

@@ -31,7 +31,7 @@ def summarize(
     undefended: NDArray[Any] | None,
     together: list[float] | None,
     target: Target | None,
-    constant: int | None = None,
+    constant: int | None,
 ) -> dict[str, Any]:
     """Return the share of certified inputs by number of edits and, if labels are known, the certified accuracy."""
     accuracy = None if y is None else certificates.certified_accuracy(y, [0, *budgets])

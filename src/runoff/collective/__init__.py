@@ -236,7 +236,7 @@ def _contested(
             check(deadline)
             outcome = election.hold(ballots)
             known = certificates.prediction[i]
-            now = outcome.prediction if certificates.classes is None else certificates.classes[outcome.prediction]
+            now = certificates.labels_of(outcome.prediction)
             if now != known:
                 raise other_scores(i, "prediction", now, known)
             yield i, election.threats(ballots, outcome)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff.errors import DatasetError
+from runoff.hashing import DIGEST_BYTES
 
 Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
-DIGEST_BYTES = 16
 MOST_CLASSES = 65536
 
 

@@ -10,7 +10,6 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from runoff._io.files import sync_directory
+from runoff._io.progress import Received
 from runoff._version import __version__
 from runoff.datasets import catalogue
 from runoff.datasets.catalogue import Archive
@@ -31,15 +31,13 @@ PAUSE = 1.0  # seconds before the second attempt, doubled before each further on
 CHUNK = 2**18
 LARGEST = 2**29  # bytes: larger than every archive
 
-Progress = Callable[[str, int, int | None], None]  # a file's name, the bytes received, and the total if known
-
 
 def fetch(
     name: str,
     data_dir: str | os.PathLike[str] | None = None,
     *,
     url_base: str | None = None,
-    progress: Progress | None = None,
+    progress: Received | None = None,
 ) -> list[Path]:
     """Download the official archives of a dataset, check them, and return their paths.
 
@@ -127,7 +125,7 @@ class _Download:
     url: str
     target: Path
     plain_http: bool
-    progress: Progress
+    progress: Received
     resumed: bool = False  # from the .part file of an earlier attempt
 
     @property

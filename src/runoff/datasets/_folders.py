@@ -26,7 +26,7 @@ def read_npz(path: Path, classes: Classes | None) -> Dataset:
     If neither the caller nor the file gives classes, their number follows from the largest label.
     """
     arrays: dict[str, Any] = npz.read(path, ARRAYS, optional=("classes", "groups", "groups_train"))
-    if "groups_train" in arrays:  # otherwise radii would count samples, and nobody would be told
+    if "groups_train" in arrays:  # otherwise radii would count samples without notice
         raise DatasetError(f"{path} has an array groups_train: the sources of the training images must be named groups")
     stored = _stored_classes(path, arrays.pop("classes", None))
     names = _classes.fixed_classes(classes, stored, f"the classes in {path}")

@@ -17,7 +17,7 @@ from runoff import hashing
 from runoff.datasets import npz
 from runoff.datasets._archives import Files, Folder, Zip
 from runoff.datasets._candidates import Candidate, LayoutError
-from runoff.datasets._dataset import DIGEST_BYTES, Dataset
+from runoff.datasets._dataset import Dataset
 from runoff.datasets._images import decoded, resized
 from runoff.datasets.catalogue import Archive, Entry
 from runoff.datasets.places import user_cache
@@ -60,7 +60,7 @@ def read_cache(path: Path, entry: Entry) -> Dataset:
         "y_train": (np.dtype("<i8"), (n,)),
         "x_test": (np.dtype(np.uint8), (m, *entry.shape)),
         "y_test": (np.dtype("<i8"), (m,)),
-        "original_digests": (np.dtype(np.uint8), (n, DIGEST_BYTES)),
+        "original_digests": (np.dtype(np.uint8), (n, hashing.DIGEST_BYTES)),
         "original_sums": (np.dtype("<i8"), (n,)),
     }
     arrays: dict[str, Any] = npz.read(path, list(kinds), kinds=kinds)
@@ -160,4 +160,4 @@ def _decode_all(
             yield from hashing.number_rows(pixels[None])
 
     digests = hashing.digests(contents(), key=b"")
-    return x, digests.astype("<u8").view(np.uint8).reshape(-1, DIGEST_BYTES), sums
+    return x, digests.astype("<u8").view(np.uint8).reshape(-1, hashing.DIGEST_BYTES), sums

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runoff import errors
-from runoff._io.text import count
+from runoff._io.text import count, one_line
 from runoff.errors import ClusterError, DeviceError, InputError, MissingExtraError, check_whole
 from runoff.executors import tasks
 from runoff.executors.base import Executor, Item, Kind, Place, Plan, Watch, Work
@@ -180,7 +180,7 @@ class Ray(Executor):
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise InputError(
                     f"address must be that of a running Ray cluster with the versions of Python and Ray that are here, "
-                    f"but connecting to {address} failed: {' '.join(str(error).split())[:300]}"
+                    f"but connecting to {address} failed: {one_line(error, 300)}"
                 ) from None
         if threading.current_thread() is threading.main_thread() and on_term is not None:
             # Slurm and Kubernetes end a job with this signal, for which Ray would print its stack and abort.
@@ -247,7 +247,7 @@ class Ray(Executor):
                 raise error.cause from None
             reason = f"{type(error.cause).__name__}: {error.cause}" if error.cause is not None else str(error)
             raise DeviceError(
-                f"a node of the cluster cannot train members ({' '.join(reason.split())[:300]}): install the same "
+                f"a node of the cluster cannot train members ({one_line(reason, 300)}): install the same "
                 "version of runoff and its extras on all nodes"
             ) from None
 
@@ -272,8 +272,8 @@ class Ray(Executor):
                 storage.unmark(token)
         if storage is not None and not sees:
             raise InputError(
-                f"storage must be seen by all nodes, but a worker does not see {storage.shown}: give a shared folder "
-                "or an address such as s3://bucket/folder"
+                f"storage must be seen by all nodes, but a worker does not see {storage.location}: give a shared "
+                "folder or an address such as s3://bucket/folder"
             )
         nodes = self._nodes(ray, first)
         workers = self._workers(ray, first)[1]
@@ -309,10 +309,9 @@ def _failing(ray: Any) -> Iterator[None]:
         with code_kept():
             yield
     except (ray.exceptions.RayError, ConnectionError) as error:
-        reason = " ".join(str(error).split())[:300]
         raise ClusterError(
-            f"the Ray cluster failed ({type(error).__name__}: {reason}): finished results are kept, so repeat "
-            "the command when the cluster works again"
+            f"the Ray cluster failed ({type(error).__name__}: {one_line(error, 300)}): finished results are kept, so "
+            "repeat the command when the cluster works again"
         ) from None
 
 

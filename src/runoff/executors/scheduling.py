@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from runoff._io.text import one_line
 from runoff.errors import StorageError
 from runoff.executors.base import Item, Work
 from runoff.executors.grouping import Uncut
@@ -256,9 +257,8 @@ class Schedule:
         """Return the failure of a task that an error of Ray describes."""
         nested = isinstance(error, self.ray.exceptions.RayTaskError) and error.cause is not None
         lost = error.cause if nested else error
-        message = " ".join(str(lost).split())[:200]
         worker = type(lost).__name__ in OF_A_WORKER
-        return Failure("", type(lost).__name__, message, "error" if nested else "worker" if worker else "node")
+        return Failure("", type(lost).__name__, one_line(lost), "error" if nested else "worker" if worker else "node")
 
     def _failed(self, task: _Task, failure: Failure) -> Iterator[tuple[Item, Any]]:
         """Yield the results that a failed task had stored, and retrain the rest."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from runoff._io.files import leftovers, read_regular, written_whole
 from runoff._io.manifests import sha256
+from runoff._io.text import one_line
 from runoff.errors import InputError, MissingExtraError, RunoffError, StorageError
 
 FILE = re.compile(r"([0-9a-f]{64})-([0-9a-f]{64})\.result")
@@ -45,12 +46,12 @@ class Storage:
     private: bool = False
 
     @property
-    def shown(self) -> str:
+    def location(self) -> str:
         """The path or address for messages, without keys, passwords and tokens in it."""
         return concealed(self.where)
 
     def __repr__(self) -> str:
-        return f"Storage({self.shown!r})"
+        return f"Storage({self.location!r})"
 
     @property
     def is_remote(self) -> bool:
@@ -139,7 +140,7 @@ class Storage:
                     system.pipe_file(f"{root}/{name}", data)
                 except FileNotFoundError:
                     if not root.startswith("/"):  # a bucket: never created, as its name may be mistyped
-                        raise InputError(f"storage {self.shown} must exist: create its bucket first") from None
+                        raise InputError(f"storage {self.location} must exist: create its bucket first") from None
                     system.makedirs(root, exist_ok=True)
                     system.pipe_file(f"{root}/{name}", data)
             return
@@ -187,23 +188,24 @@ class Storage:
         except (FileNotFoundError, RunoffError):
             raise
         except Exception as error:  # its message may hold the address, with a secret in it
-            reason = " ".join(concealed(str(error)).split())[:200]
-            raise StorageError(f"storage {self.shown} cannot be used: {type(error).__name__}: {reason}") from None
+            reason = one_line(concealed(str(error)))
+            raise StorageError(f"storage {self.location} cannot be used: {type(error).__name__}: {reason}") from None
 
     def _system(self) -> tuple[Any, str]:
         try:
             import fsspec
         except ImportError:
             raise MissingExtraError(
-                f"storage {self.shown!r} needs fsspec. Install it with: pip install runoff[ray]"
+                f"storage {self.location!r} needs fsspec. Install it with: pip install runoff[ray]"
             ) from None
         try:
             system, root = fsspec.core.url_to_fs(self.where, **self.options)
         except ImportError as error:
-            raise MissingExtraError(f"storage {self.shown!r} needs another package: {error}") from None
+            raise MissingExtraError(f"storage {self.location!r} needs another package: {error}") from None
         except ValueError as error:
             raise InputError(
-                f"storage must be a path or an address that fsspec knows, got {self.shown!r}: {concealed(str(error))}"
+                f"storage must be a path or an address that fsspec knows, got {self.location!r}: "
+                f"{concealed(str(error))}"
             ) from None
         return system, str(root).rstrip("/")
 
@@ -247,7 +249,7 @@ def concealed(text: str) -> str:
 def missing(name: str, storage: Storage) -> StorageError:
     """Return the error for a result that a worker stored and the driver cannot find."""
     return StorageError(
-        f"{name} was stored, but {storage.shown} does not have it: all machines must see the same storage; give a "
+        f"{name} was stored, but {storage.location} does not have it: all machines must see the same storage; give a "
         "shared folder or an address such as s3://bucket/folder"
     )
 
@@ -255,5 +257,5 @@ def missing(name: str, storage: Storage) -> StorageError:
 def damaged(name: str, storage: Storage) -> StorageError:
     """Return the error for a result whose file does not match the digest in its name."""
     return StorageError(
-        f"{name} was stored, but its file in {storage.shown} is damaged: check the disk or the file system"
+        f"{name} was stored, but its file in {storage.location} is damaged: check the disk or the file system"
     )

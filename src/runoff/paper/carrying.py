@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.files import written_whole
+from runoff._io.text import one_line
 from runoff.ballots import points, points_dtype
 from runoff.datasets import npz
 from runoff.errors import RunError, StorageError
@@ -148,8 +149,8 @@ class Piece:
                 and self._valid(values)
             )
         except Exception as error:
-            reason = " ".join(str(error).split())[:200]
-            raise StorageError(f"{self.path} cannot be read ({type(error).__name__}: {reason}): remove it") from None
+            reason = f"{type(error).__name__}: {one_line(error)}"
+            raise StorageError(f"{self.path} cannot be read ({reason}): remove it") from None
         if about != self.about:
             differs = next((name for name in self.about if about.get(name) != self.about[name]), "its content")
             raise RunError(f"{self.path} is of another run, whose {differs} differ: give another folder with --carry")

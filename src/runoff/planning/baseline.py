@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff.planning.estimates import shares_and_errors
+
 FOLDS = 5  # folds, one of which is held out
 
 
@@ -40,7 +42,8 @@ def undefended(fitted: Any, kind: type, settings: dict[str, Any], balanced: bool
         predicted = model.predict(samples.select(test).data)
     if not any(member.fitted for member in model.members_):
         return np.nan, np.nan
-    return _mean(predicted == y[test], y[test], balanced)
+    shares, errors = shares_and_errors((predicted == y[test])[:, None], y[test], balanced)
+    return float(shares[0]), float(errors[0])
 
 
 def sentence(accuracy: float, error: float) -> str:
@@ -55,10 +58,3 @@ def constant(labels: NDArray[Any], balanced: bool) -> float:
     """Return the accuracy of always predicting the most frequent class."""
     _, counts = np.unique(labels, return_counts=True)
     return 1 / len(counts) if balanced else float(counts.max() / counts.sum())
-
-
-def _mean(right: NDArray[np.bool_], labels: NDArray[Any], balanced: bool) -> tuple[float, float]:
-    """Return the share of correct predictions, by class if balanced, and its standard error."""
-    groups = [right[labels == label] for label in np.unique(labels)] if balanced else [right]
-    variance = sum(group.mean() * (1 - group.mean()) / len(group) for group in groups)
-    return float(np.mean([group.mean() for group in groups])), float(np.sqrt(variance)) / len(groups)

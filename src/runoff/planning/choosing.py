@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from runoff import elections as rules
+from runoff.certificates import checked_budgets
 from runoff.classifier import RunoffClassifier
 from runoff.elections.base import Election
 from runoff.ensemble import Ensemble
@@ -103,10 +104,7 @@ def plan(
     15
 
     """
-    edits = np.atleast_1d(np.asarray(budgets))
-    if edits.ndim != 1 or edits.dtype.kind not in "iu" or (edits < 0).any():
-        raise InputError(f"budgets must be non-negative integers, got {budgets!r}")
-    edits = np.unique(np.append(edits, 0)).astype(np.int64)
+    edits = np.unique(np.append(checked_budgets(budgets), 0)).astype(np.int64)
     if members is not None:
         check_whole("members", members, 2)
     tried = _tried(n_partitions)

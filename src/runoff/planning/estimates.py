@@ -126,7 +126,7 @@ def out_of_part(
         safe[rows] = _certified(
             certify(ballots, election=election, spread=part_spread, bound=bound), labels[rows], edits
         )
-    certified, errors = _means(safe, labels, balanced)
+    certified, errors = shares_and_errors(safe, labels, balanced)
     correct = (array.argmax(axis=2) == labels[:, None])[held_out[bucket_of]]
     return Estimate(edits.astype(np.int64), certified, errors, float(correct.mean()), n, balanced, counted)
 
@@ -138,7 +138,7 @@ def _certified(certificates: Certificates, labels: NDArray[Any], edits: NDArray[
     return np.asarray(correct[:, None] & (certificates.radius[:, None] >= edits))
 
 
-def _means(
+def shares_and_errors(
     safe: NDArray[np.bool_], labels: NDArray[Any], balanced: bool
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the shares of samples that are certified, and their standard errors; if balanced, means over classes."""
@@ -192,7 +192,7 @@ def extrapolated(
             ballots = array[rows][usable[rows]].reshape(len(rows), available, n_classes)
             repeated = ballots[:, np.arange(n_members - 1) * available // (n_members - 1)]
             safe[rows] = _certified(certify(repeated, election=election, bound=bound), labels[rows], edits)
-        return _means(safe, labels, balanced)
+        return shares_and_errors(safe, labels, balanced)
 
     certified, by_samples = estimated(np.ones(few, bool))
     folds = min(5, few)
@@ -209,7 +209,6 @@ def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike
     A classifier that was fitted with `groups` needs those of the samples.
     """
     scores, samples = classifier.scores(X), classifier.samples_of(X)
-    partition = classifier.partition_
     buckets = classifier.buckets_of(samples, groups)
     labels, classes = np.asarray(y), classifier.classes_
     unknown = np.flatnonzero(~np.isin(labels, classes))
@@ -218,13 +217,4 @@ def of_classifier(classifier: Ensemble, X: Any, y: ArrayLike, budgets: ArrayLike
         got = f"shape {labels.shape}" if bad_shape else f"{labels[unknown[0]]} for sample {unknown[0]}"
         raise InputError(f"y must be one of the classifier's labels for each of {len(samples)} samples, got {got}")
     codes = np.searchsorted(classes, labels)
-    return out_of_part(
-        np.asarray(scores),
-        codes,
-        buckets,
-        budgets,
-        election=classifier.election,
-        spread=partition.spread,
-        bound=classifier.bound,
-        unit=partition.unit,
-    )
+    return out_of_part(scores, codes, buckets, budgets, election=classifier.election, bound=classifier.bound)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +92,6 @@ class Plan(Sequence[Choice]):
 
     def __getitem__(self, i: Any) -> Any:
         return self.choices[i]
-
-    def __iter__(self) -> Iterator[Choice]:
-        return iter(self.choices)
 
     def best(self, budget: int) -> Choice:
         """Return the choice with the largest estimate for a number of edits.

@@ -10,7 +10,7 @@ import numpy as np
 
 from runoff._io.text import constant_votes, count
 from runoff._version import __version__
-from runoff.ballots import constant_members, points
+from runoff.ballots import constant_members
 from runoff.certificates import Certificates
 from runoff.elections import BASELINE, DEFAULT, get
 from runoff.errors import InputError
@@ -114,7 +114,7 @@ def _left_by_one_attack(source: Source, certificates: Certificates, budget: int,
     """Return a proven number of inputs that stay correct under any single attack of this size, within a time limit."""
     from runoff.collective import collective_accuracy
 
-    labels = certificates.classes[source.labels] if certificates.classes is not None else source.labels
+    labels = certificates.labels_of(source.labels)
     share = collective_accuracy(certificates, labels, [budget], time_limit=seconds)[0]
     return round(float(share) * len(labels))
 
@@ -129,7 +129,7 @@ def method_name(d: int, n_seeds: int, election: str) -> str:
 
 def _method(s: int, source: Source, certificates: Certificates, budgets: Sequence[int]) -> dict[str, Any]:
     election = certificates.election
-    ballots = points(np.asarray(source.ballots[0])[None])[0]
+    ballots = source.ballots_of(0)
     rounds = election.rounds(ballots, election.hold(ballots))
     correct = _explorer.indices(source, certificates.prediction) == source.labels
     radius = certificates.radius

@@ -9,7 +9,6 @@ import numpy as np
 
 from runoff._io.text import count
 from runoff._io.units import unit_of
-from runoff.ballots import points
 from runoff.elections import get
 from runoff.elections.votes import count_votes, ranks_above, top_two
 from runoff.errors import InputError
@@ -45,7 +44,7 @@ def draw(source: Source, bound: str = "tight", i: int | None = None) -> Figure:
         i = best_example(source, plurality, runoff)
     elif i >= len(source.labels):
         raise InputError(f"--input must be below {len(source.labels)}, the number of inputs, got {i}")
-    ballots = points(np.asarray(source.ballots[i])[None])[0]
+    ballots = source.ballots_of(i)
     votes = count_votes(ballots)
     winner = get("runoff").hold(ballots).prediction
     a, b = top_two(votes)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runoff.ballots import Ballots, points
 from runoff.elections.votes import count_votes, first_choices, ranks_above
 from runoff.report._pictures import appearance
 from runoff.spreads import Spread
 
 if TYPE_CHECKING:
     from runoff.attacks import Attack
+    from runoff.ballots import Ballots
     from runoff.certificates import Certificates
     from runoff.report.source import Source
 
@@ -32,7 +32,7 @@ def indices(source: Source, names: NDArray[Any]) -> NDArray[np.int64]:
 
 def elections(sources: Mapping[int, Source], i: int, methods: Sequence[Method], targets: Targets) -> dict[str, Any]:
     """Return the data of the page for input i in these runs, by the indices of runs and methods."""
-    ballots: dict[int, Ballots] = {s: points(np.asarray(source.ballots[i])[None])[0] for s, source in sources.items()}
+    ballots = {s: source.ballots_of(i) for s, source in sources.items()}
     spreads = {s: Spread.from_any(source.spread, len(ballots[s])) for s, source in sources.items()}
     first = next(iter(sources.values()))
     return {
@@ -58,7 +58,7 @@ def radii_to(source: Source, certificates: Certificates, inputs: Sequence[int]) 
     predicted = indices(source, certificates.prediction)
     rivals: dict[int, list[int]] = {}
     for i in inputs:
-        votes = count_votes(points(np.asarray(source.ballots[i])[None])[0])
+        votes = count_votes(source.ballots_of(i))
         rivals[i] = [int(c) for c in np.argsort(-votes, kind="stable") if c != predicted[i]][:RIVALS]
     radii: dict[int, list[tuple[int, int]]] = {i: [] for i in inputs}
     for c in sorted({c for classes in rivals.values() for c in classes}):

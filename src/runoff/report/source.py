@@ -16,7 +16,7 @@ from runoff import datasets, recipes
 from runoff._io.files import read_regular
 from runoff._io.manifests import LARGEST_MANIFEST
 from runoff._io.text import count
-from runoff.ballots import rank
+from runoff.ballots import Ballots, points, rank
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
 from runoff.errors import InputError, StorageError
@@ -130,6 +130,11 @@ class Source:
     def d(self) -> int:
         """Number of members per bucket."""
         return int(self.spread.shape[1])
+
+    def ballots_of(self, i: int) -> Ballots:
+        """Return the members' ballots for one input."""
+        ballots: Ballots = points(np.asarray(self.ballots[i])[None])[0]
+        return ballots
 
     def certificates(self, election: str, bound: str) -> Certificates:
         """Certify all inputs, with the names of the classes."""

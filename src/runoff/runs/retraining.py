@@ -215,9 +215,9 @@ class NetworkMembers(_Loaded):
         return super().unlike()
 
     def _versions(self) -> dict[str, str]:
-        from runoff.saving import networks
+        from runoff.torch.identities import Identities
 
-        return networks.versions(self.classifier.trainer())
+        return Identities(self.classifier.trainer()).trained_with
 
     def retrained(self, member: int, X: Any, y: Any, rows: list[int]) -> tuple[dict[str, str], dict[str, str]]:
         """Retrain a member's networks on these rows; return digests of the stored and of the retrained ones."""
@@ -231,7 +231,7 @@ class NetworkMembers(_Loaded):
         by_member = {member: np.array(rows, np.int64)}
         jobs = network_jobs(samples.data, codes, by_member, [member], state.seed, state.n_seeds)
         networks = list(classifier.trainer().train(jobs)) if jobs else []
-        result = NetworkMember.of(member, np.zeros(0), networks)
+        result = NetworkMember.from_networks(member, np.zeros(0), networks)
         stored: dict[str, str] = {}
         retrained: dict[str, str] = {}
         for s in range(self.manifest["networks"][member]):

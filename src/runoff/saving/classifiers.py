@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 KIND = Kind("runoff classifier", 2, NOUN, REMEDY)
 
 
-def _skops() -> Any:
+def require_skops() -> Any:
+    """Return skops.io, which is needed to save and load classifiers, or raise `MissingExtraError`."""
     try:
         import skops.io
     except ImportError:
@@ -37,14 +38,9 @@ def _skops() -> Any:
     return skops.io
 
 
-def require_skops() -> None:
-    """Raise `MissingExtraError` unless skops is installed, which is needed to save classifiers."""
-    _skops()
-
-
 def save(classifier: RunoffClassifier, path: Path) -> None:
     """Write a fitted classifier to a new directory, completely or not at all."""
-    sio = _skops()
+    sio = require_skops()
     with saved_directory(classifier, path, KIND) as (folder, manifest):
         for member in classifier.members_:
             (folder / "members" / f"{member.index:06d}.skops").write_bytes(member_bytes(member))
@@ -72,7 +68,7 @@ def member_bytes(member: Member) -> bytes:
         "fitted": list(member.fitted),
         "kinds": _as_lists(member.kinds),
     }
-    data: bytes = _skops().dumps(state)
+    data: bytes = require_skops().dumps(state)
     return data
 
 
@@ -146,7 +142,7 @@ def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any
     data = checked_bytes(path, name, digest)
     types = _check_types(path, name, data, trusted)
     try:
-        return _skops().loads(data, trusted=sorted(types))
+        return require_skops().loads(data, trusted=sorted(types))
     except Exception as error:
         raise _unreadable(path, name, error) from None
 
@@ -154,7 +150,7 @@ def _parsed(path: Path, name: str, digest: str, trusted: tuple[str, ...]) -> Any
 def _check_types(path: Path, name: str, data: bytes, trusted: tuple[str, ...]) -> set[str]:
     """Return the types in a file that skops does not trust, if they are on our list or `trusted` by the caller."""
     try:
-        types = set(_skops().get_untrusted_types(data=data))
+        types = set(require_skops().get_untrusted_types(data=data))
     except Exception as error:
         raise _unreadable(path, name, error) from None
     if unknown := sorted(types - set(trusted) - trusted_types.NAMES):

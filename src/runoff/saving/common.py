@@ -21,6 +21,7 @@ from runoff._io.manifests import (
     read_manifest,
     write_manifest,
 )
+from runoff._io.text import one_line
 from runoff._io.units import unit_of
 from runoff.encoders import NOT_SAVED
 from runoff.errors import InputError, MissingExtraError, StorageError
@@ -100,8 +101,8 @@ def load_directory(path: Path, kind: Kind, assemble: Callable[[Path, dict[str, A
     except (StorageError, MissingExtraError):
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]  # PyTorch's messages have several lines
-        raise StorageError(f"{path} does not describe a classifier: {type(error).__name__}: {reason}") from error
+        name = type(error).__name__
+        raise StorageError(f"{path} does not describe a classifier: {name}: {one_line(error)}") from error
 
 
 def settings_of(path: Path, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from runoff.torch.identities import Identities, architecture
 from runoff.torch.members import NetworkMember
 from runoff.torch.networks import Factory
 from runoff.torch.training.slots import MEAN, fits
-from runoff.torch.training.trainer import Trainer
 
 KIND = Kind("runoff torch classifier", 2, NOUN, REMEDY)
 
@@ -30,7 +29,8 @@ KIND = Kind("runoff torch classifier", 2, NOUN, REMEDY)
 def save(classifier: TorchClassifier, path: Path) -> None:
     """Write a fitted classifier to a new directory, completely or not at all."""
     trainer = classifier.trainer()
-    trained_with = classifier.__dict__.get("_trained_with") or versions(trainer)  # possibly those of other machines
+    # Possibly those of other machines, where the last bits may differ.
+    trained_with = classifier.__dict__.get("_trained_with") or Identities(trainer).trained_with
     with saved_directory(classifier, path, KIND) as (folder, manifest):
         write_array(folder / "shares.npy", np.stack([member.shares for member in classifier.members_]))
         for member in classifier.members_:
@@ -47,11 +47,6 @@ def save(classifier: TorchClassifier, path: Path) -> None:
             "torch": torch.__version__,
             "networks": [len(member.fitted) for member in classifier.members_],
         }
-
-
-def versions(trainer: Trainer) -> dict[str, str]:
-    """Return the versions that networks depend on: with others, the last bits may differ."""
-    return dict(Identities(trainer).trained_with)
 
 
 def load(kind: type[TorchClassifier], path: Path, network: Factory | None, device: Any) -> TorchClassifier:

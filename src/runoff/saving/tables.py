@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import errno
 import io
 import os
 import re
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from runoff._io import text
 from runoff._io.files import LARGEST, open_regular
@@ -23,16 +22,6 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 MOST_VALUES, MOST_BYTES = 2**23, 2**28
 BATCH = 1024  # rows
 MISSING = ("", "na", "nan", "null", "none")
-
-
-def opened(path: Path) -> IO[bytes]:
-    """Open a table: a regular file, since a named pipe could block forever."""
-    file = open_regular(path)
-    n_bytes = os.fstat(file.fileno()).st_size
-    if n_bytes > LARGEST:
-        file.close()
-        raise OSError(errno.EFBIG, f"{text.size(n_bytes)}, more than the limit of {text.size(LARGEST)}")
-    return file
 
 
 def is_table(path: Path) -> bool:
@@ -89,7 +78,7 @@ def _cell(value: str) -> float | str | None:
 
 
 def _csv(path: Path) -> dict[str, list[Any]]:
-    with opened(path) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
+    with open_regular(path, LARGEST) as binary, io.TextIOWrapper(binary, "utf-8-sig", newline="") as file:
         before = csv.field_size_limit(2**31 - 1)  # by default one long mail, which anyone can send, would stop training
         try:
             rows = list(csv.reader(file, strict=True))  # else a quotation mark that is not closed hides all later rows
@@ -113,7 +102,7 @@ def _parquet(path: Path) -> dict[str, list[Any]]:
         from pyarrow import ArrowException, parquet
     except ImportError:
         raise MissingExtraError(f"{path} needs pyarrow. Install it with: pip install 'runoff[parquet]'") from None
-    with opened(path) as file:
+    with open_regular(path, LARGEST) as file:
         try:
             return _unpacked(path, parquet.ParquetFile(file), os.fstat(file.fileno()).st_size)
         except InputError:

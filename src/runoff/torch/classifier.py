@@ -134,13 +134,9 @@ class TorchClassifier(Ensemble):
         check_is_fitted(self)
         check_whole("n", n, 1)
         self._check_samples()
-        before = self.__dict__.copy()
-        try:
+        with self._all_or_nothing():
             self.n_seeds = self._n_seeds = self._n_seeds + int(n)
             self._train_members(range(self.partition_.n_members))
-        except BaseException:
-            self._undo(before)
-            raise
         return self
 
     def update(self, add: Edit | None = None, remove: Edit | None = None) -> Self:
@@ -288,7 +284,7 @@ class TorchClassifier(Ensemble):
         self._identities = {k: v for k, v in self._identities.items() if k[0] not in networks} | pipeline.identities
         self._store.keep_only(set(self._identities.values()))
         n_classes = len(self.classes_)
-        return [NetworkMember.of(m, class_shares(codes[rows[m]], n_classes), networks[m]) for m in which]
+        return [NetworkMember.from_networks(m, class_shares(codes[rows[m]], n_classes), networks[m]) for m in which]
 
     def _scored(self, inputs: Samples) -> NDArray[np.float32]:
         scores = np.empty((len(inputs), self.partition_.n_members, len(self.classes_)), np.float32)

@@ -24,7 +24,7 @@ class NetworkMember:
     refused: str | None = None
 
     @classmethod
-    def of(cls, index: int, shares: NDArray[np.float64], trained: list[Trained]) -> NetworkMember:
+    def from_networks(cls, index: int, shares: NDArray[np.float64], trained: list[Trained]) -> NetworkMember:
         """Return a member with these networks, except those that cannot be used."""
         usable = sorted((network for network in trained if network.refused is None), key=lambda network: network.seed)
         states, scores = tuple(network.state for network in usable), tuple(network.scores for network in usable)
