@@ -5,6 +5,7 @@ import itertools
 import json
 import sys
 import warnings
+from importlib import resources
 
 import joblib
 import numpy as np
@@ -365,6 +366,17 @@ def test_every_radius_says_what_is_not_covered(tmp_path):
     for table in (certificates.to_frame(to=0), pd.read_csv(tmp_path / "rows.csv")):
         assert table.columns[-2:].tolist() == ["unit", "limits"]
         assert (table["limits"] == limits).all()
+
+
+def test_what_no_changed_label_can_do_may_be_done_by_inserted_samples():
+    """Only members in no bucket lead to such a radius, and an inserted sample might reach them."""
+    votes = np.eye(3)[np.array([[0, 0, 0, 1, 2]])]
+    certificates = runoff.certify(votes, spread=[[3], [4]], unit="labels")
+    assert certificates.radius.tolist() == certificates.radius_to(1).tolist() == [2]
+    for text in (certificates.explain(0), certificates.explain(0, to=1)):
+        assert "No attack of any size can (inserted and deleted samples are not covered): the members" in text
+    script = resources.files("runoff.report").joinpath("assets/election.js").read_text()
+    assert "nothing can make this ${name(c)}${Charts.caveat}" in script
 
 
 def test_saved_classifiers_keep_threat_and_transformer(tmp_path):

@@ -94,7 +94,8 @@ def _attack_story(certificates: Certificates, radius: int, attack: Attack | None
     if attack is None and radius < certificates.n_buckets:
         return "No attack was found."
     if attack is None:
-        return "No attack of any size can: the members that a bucket reaches are too few."
+        caveat = unit_of(certificates.unit).caveat
+        return f"No attack of any size can{caveat}: the members that a bucket reaches are too few."
     size = f"{len(attack)} {taken}{'s' if len(attack) > 1 else ''}"
     verb = "reaches" if len(attack) == 1 else "reach"
     reached = "" if alone else f", which {verb} {len(attack.members)} members"

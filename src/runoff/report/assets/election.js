@@ -76,7 +76,7 @@ const Election = (() => {
   // An attacker who wants one particular class needs at least as many edits.
   function targetsPart(result) {
     if (!result.to.length) return null;
-    const words = ([c, radius]) => (radius >= source.n_buckets ? `nothing can make this ${name(c)}` : radius === 0 ? `one ${Charts.noun} might make this ${name(c)}`
+    const words = ([c, radius]) => (radius >= source.n_buckets ? `nothing can make this ${name(c)}${Charts.caveat}` : radius === 0 ? `one ${Charts.noun} might make this ${name(c)}`
       : `no ${radius === 1 ? `single ${Charts.noun}` : Charts.edits(radius)} can make this ${name(c)}${Charts.caveat}`);
     return el("p", { class: "targets" }, el("strong", {}, "Against a particular class: "), `${result.to.map(words).join("; ")}.`);
   }
