@@ -113,16 +113,15 @@ def test_gtsrb_is_decoded_once(signs, tmp_path, monkeypatch):
     first = datasets.load("gtsrb", tmp_path)
     cache = tmp_path / "gtsrb" / _gtsrb.CACHE
     assert datasets.located("gtsrb", tmp_path) == str(cache)
-    decoded = _gtsrb._read
 
     def never(*_):
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(_gtsrb, "_read", never)
-    again = datasets.load("gtsrb", tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(_gtsrb, "decoded", never)
+        again = datasets.load("gtsrb", tmp_path)
     same(again, *signs.arrays)
     assert again.fingerprint == first.fingerprint
-    monkeypatch.setattr(_gtsrb, "_read", decoded)
     whole = cache.read_bytes()
     for wrong in (whole[:-30], whole[:3000] + bytes([whole[3000] ^ 1]) + whole[3001:], b"", b"PK"):
         cache.write_bytes(wrong)
