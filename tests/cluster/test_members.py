@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -228,6 +229,31 @@ def test_estimators_that_do_not_repeat_are_rejected_there_too(ray_of):
 
     with pytest.raises(ValueError, match="estimator must learn the same from the same samples every time"):
         RunoffClassifier(Unseeded(), n_partitions=3, classes=range(10), executor=ray_of()).fit(*DIGITS)
+
+
+def test_what_cannot_be_sent_is_refused_in_one_sentence(ray_of):
+    class Locked(LogisticRegression):
+        """An estimator with a lock, of which scikit-learn makes copies, but which no other process can get."""
+
+        def __sklearn_clone__(self):
+            return self
+
+        def __deepcopy__(self, memo):
+            return LogisticRegression()
+
+        def __reduce__(self):
+            raise TypeError("cannot pickle '_thread.lock' object")
+
+    def network(shape, n_classes, lock=threading.Lock()):  # noqa: B008
+        raise AssertionError
+
+    message = (
+        "must be serializable, since it is sent to the workers of the cluster, but serializing it failed: TypeError: "
+    )
+    with pytest.raises(InputError, match=message):
+        RunoffClassifier(Locked(), n_partitions=3, classes=range(10), executor=ray_of()).fit(*DIGITS)
+    with pytest.raises(InputError, match=message):
+        TorchClassifier(network, "quick", n_partitions=2, classes=range(10), executor=ray_of()).fit(*DIGITS)
 
 
 def test_machines_of_another_kind_are_refused_with_the_reason(cluster, ray_of, tmp_path, ray_options):

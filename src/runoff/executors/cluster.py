@@ -213,7 +213,8 @@ class Ray(Executor):
 
         remote, options = ray.remote(tasks.describe), self._options(member) | {"max_retries": FAILURES}
         versions = tasks.versions_here()
-        first = remote.options(**options).remote(describe, self.place, versions)
+        with _sending(ray):
+            first = remote.options(**options).remote(describe, self.place, versions)
         node, kind = self._answer(ray, first, member)  # an autoscaling cluster starts a node
         others = [
             remote.options(**options, scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
@@ -315,6 +316,21 @@ def _failing(ray: Any) -> Iterator[None]:
         ) from None
 
 
+@contextmanager
+def _sending(ray: Any) -> Iterator[None]:
+    """Report in one sentence what cannot be sent; Ray's message has the whole object and several lines."""
+    try:
+        yield
+    except ray.exceptions.RayError:
+        raise
+    except Exception as error:
+        cause = error if error.__cause__ is None else error.__cause__
+        raise InputError(
+            "the estimator or network must be serializable, since it is sent to the workers of the cluster, but "
+            f"serializing it failed: {type(cause).__name__}: {cause!s:.200}"
+        ) from error
+
+
 _SENT: dict[int, tuple[Any, tuple[str, str], Any]] = {}  # by id: the work, the session, the reference to the object
 
 
@@ -324,7 +340,8 @@ def _put(ray: Any, work: Work) -> Any:
     session = context.get_node_id(), context.get_job_id()
     known = _SENT.get(key)
     if known is None or known[0]() is not work or known[1] != session:
-        known = weakref.ref(work, lambda _: _SENT.pop(key, None)), session, ray.put(work)
+        with _sending(ray):
+            known = weakref.ref(work, lambda _: _SENT.pop(key, None)), session, ray.put(work)
         _SENT[key] = known
     return known[2]
 
