@@ -26,7 +26,8 @@ from runoff.executors import Executor, Joblib, Local, Place, Ray, Storage, tasks
 from runoff.executors.grouping import LONGEST, Uncut, groups_for
 from runoff.executors.recovery import Failure, Group, Recovery
 from runoff.executors.storage import Ahead, missing
-from runoff.fitting.work import kind_here, modules_of, release, require_versions
+from runoff.fitting import work
+from runoff.fitting.work import kind_here, modules_of, processor, release, require_versions
 from runoff.torch import TorchClassifier
 from runoff.torch.checkpoints import decoded
 from runoff.torch.pipeline import Pipeline, network_jobs
@@ -511,6 +512,20 @@ def test_the_libraries_of_an_estimator_belong_to_the_kind_of_a_machine(tmp_path,
         require_versions((before, sent), before)
     finally:
         del sys.modules["own_estimators"]
+
+
+def test_a_library_that_hides_its_instructions_makes_the_processor_part_of_the_kind(monkeypatch):
+    """MKL chooses them by the model, so two nodes with the same version of it could give different bits."""
+    mkl = {"user_api": "blas", "internal_api": "mkl", "version": "2025.2", "filepath": "libmkl_rt.so"}
+    monkeypatch.delenv("MKL_CBWR", raising=False)
+    assert processor()
+    assert processor() not in kind_here(Place())["libraries"]  # OpenBLAS says which
+    monkeypatch.setattr(work, "threadpool_info", lambda: [mkl])
+    assert kind_here(Place())["libraries"] == f"mkl 2025.2 {processor()}"
+    before = kind_here(Place())
+    monkeypatch.setenv("MKL_CBWR", "AVX2")
+    assert kind_here(Place()) == before | {"settings": "MKL_CBWR=AVX2"}
+    require_versions((kind_here(Place()),), before)  # for scores, the settings of the cluster do not matter
 
 
 def test_work_is_the_same_in_another_process(digits):

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 Item = Any  # identifies one result: a member, or a member and a seed
 Kind = dict[str, Any]  # facts that results depend on besides samples and settings: device, versions, code
 
+# Environment variables that change the last bits; executors pass them to other processes.
+SETTINGS_OF_BITS = (
+    "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "NPY_DISABLE_CPU_FEATURES",
+    "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Place:

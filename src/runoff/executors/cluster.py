@@ -23,18 +23,13 @@ from runoff import errors
 from runoff._io.text import count, one_line
 from runoff.errors import ClusterError, DeviceError, InputError, MissingExtraError, check_whole
 from runoff.executors import tasks
-from runoff.executors.base import Executor, Item, Kind, Place, Plan, Watch, Work
+from runoff.executors.base import SETTINGS_OF_BITS, Executor, Item, Kind, Place, Plan, Watch, Work
 from runoff.executors.grouping import Uncut, groups_for
 from runoff.executors.recovery import FAILURES
 from runoff.executors.scheduling import Schedule
 from runoff.executors.storage import Storage
 from runoff.executors.termination import code_kept, terminated
 
-# Settings that change the last bits are passed from this process to the workers.
-SETTINGS_OF_BITS = (
-    "ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "NPY_DISABLE_CPU_FEATURES",
-    "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE",
-)  # fmt: skip
 EVERY = 2.0  # seconds between two queries of the nodes
 SHARE = 0.001  # share of a resource that only restricts where a task runs
 PATIENCE = 60.0  # seconds for busy nodes to describe themselves; later answers are checked at the first task

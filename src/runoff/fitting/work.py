@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,7 @@ from threadpoolctl import threadpool_info
 from runoff._version import __version__
 from runoff.errors import DeviceError
 from runoff.executors import Place, Work
+from runoff.executors.base import SETTINGS_OF_BITS
 from runoff.executors.local import each_by_itself
 from runoff.isolation import seeds_of
 from runoff.members import Member, MemberEstimator, fit_member
@@ -93,7 +96,7 @@ def kind_here(place: Place, modules: Sequence[str] = ()) -> dict[str, Any]:  # n
     releases = {f"module {name}": release(name) for name in modules}  # first, as they may load more libraries
     features = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
     blas = {
-        f"{info['internal_api']} {info.get('version')} {info.get('architecture')}"
+        f"{info['internal_api']} {info.get('version')} {info.get('architecture') or processor()}"
         for info in threadpool_info()
         if info["user_api"] == "blas" and "torch" not in info["filepath"]
     }
@@ -101,6 +104,7 @@ def kind_here(place: Place, modules: Sequence[str] = ()) -> dict[str, Any]:  # n
         "machine": platform.machine(),
         "instructions": " ".join(features),
         "libraries": ", ".join(sorted(blas)),
+        "settings": " ".join(f"{name}={os.environ[name]}" for name in SETTINGS_OF_BITS if name in os.environ),
         "libc": " ".join(platform.libc_ver()),
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -109,6 +113,15 @@ def kind_here(place: Place, modules: Sequence[str] = ()) -> dict[str, Any]:  # n
         "runoff": __version__,
         **releases,
     }
+
+
+def processor() -> str:
+    """Return the name of the processor, by which MKL chooses instructions without saying which."""
+    try:
+        name = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        name = None
+    return platform.processor() if name is None else name[1]
 
 
 COMMON = frozenset({"runoff", "numpy", "scipy", "sklearn", "__main__", *sys.stdlib_module_names})
@@ -140,7 +153,10 @@ def require_versions(kinds: tuple[dict[str, Any], ...], here: dict[str, Any]) ->
     """Raise an error for machines whose versions differ from those of this one, which scores and saves the members."""
     for kind in kinds:
         for name in here:
-            if name not in ("instructions", "libraries", "libc", "python") and kind[name] not in (here[name], ABSENT):
+            if name not in ("instructions", "libraries", "settings", "libc", "python") and kind[name] not in (
+                here[name],
+                ABSENT,
+            ):
                 raise DeviceError(
                     f"the cluster must have the versions of this machine, got {name} {kind[name]} instead of "
                     f"{here[name]}: install the same versions"
