@@ -131,3 +131,9 @@ def test_offsets_are_drawn_from_the_seed(d):
 def test_sources_are_hashed_with_the_key_of_the_partition():
     found = Partition.make(3, 1, 7, KEY, unit="sources").sources(["a", "b", "a"], 3)
     np.testing.assert_array_equal(found, hashing.sources(["a", "b", "a"], 3, KEY))
+
+
+def test_integers_of_numpy_give_the_partition_of_python_s():
+    small = Partition.make(np.int64(3), np.uint8(2), np.int16(7), KEY)
+    assert (small, small.fingerprint) == (Partition.make(3, 2, 7, KEY), Partition.make(3, 2, 7, KEY).fingerprint)
+    np.testing.assert_array_equal(small.spread, Partition.make(3, 2, 7, KEY).spread)

@@ -55,6 +55,7 @@ class Partition:
         """Return a partition whose offsets are drawn from the seed."""
         if unit != "samples" and hash != "content":
             raise InputError(f"hash must be 'content' if {unit} are counted, got {hash!r}: leave it out")
+        n_partitions, d = int(n_partitions), int(d)  # NumPy's integers would be part of the fingerprint
         draw = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
         offsets = sorted(int(o) for o in draw.permutation(n_partitions * d)[:d]) if d > 1 else [0]
         return cls(n_partitions, d, tuple(offsets), key, hash, unit)
