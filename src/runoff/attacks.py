@@ -61,8 +61,8 @@ def costs_to(
     spread: Spread | None,
     target: int,
     budget: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the prediction for all inputs, and a lower bound on the number of buckets that `target` needs to win.
+) -> NDArray[np.int64]:
+    """Return a lower bound on the number of buckets that `target` needs to win, for all inputs.
 
     `budget` is the number of nodes of search per input for a spread.
     """
@@ -79,10 +79,9 @@ def costs_to(
                 return int(election.target_spread(block[a:b], target, spread.reach, budget, out[0, a:b], out[1, a:b]))
 
             in_parts(pool, part, block, done)
-            results.append(out)
+            results.append(out[1])
             done += len(block)
-    prediction, cost = np.concatenate(results, axis=1)
-    return prediction, cost
+    return np.concatenate(results)
 
 
 def find(

@@ -110,7 +110,7 @@ def fit_all(
             mean[group[i, a]] += moments[0, 1 + a]
             for b in range(n_buckets):
                 square[group[i, a], group[i, b]] += moments[1 + a, 1 + b]
-        value, constant = _fit(sizes[i], cells, n, here, mean, square, phi, linear, products)
+        value, constant = _fit(cells, n, here, mean, square, phi, linear, products)
         expected += value
         total[0, 0] += 2 * constant
         for a in range(n_buckets):
@@ -122,9 +122,7 @@ def fit_all(
 
 
 @helper
-def _fit(
-    sizes: Any, cells: Any, n: int, marks: Any, mean: Any, square: Any, phi: Any, linear: Any, products: Any
-) -> Any:
+def _fit(cells: Any, n: int, marks: Any, mean: Any, square: Any, phi: Any, linear: Any, products: Any) -> Any:
     """Fill `linear` and `products` (twice q, symmetric) for one input; return the average and the constant."""
     # Standardized monomials: a linear programme in them is well scaled.
     scale = np.ones(GROUPS)

@@ -139,7 +139,7 @@ class Certificates:
         target = self.index_of(label)
         if not len(self):  # an empty selection
             return np.empty(0, np.int64)
-        _, cost = attacks.costs_to(self.election, self.blocks(scores), self.spread, target, NODES)
+        cost = attacks.costs_to(self.election, self.blocks(scores), self.spread, target, NODES)
         return np.where(cost == 0, -1, np.maximum(np.minimum(cost - 1, self.n_buckets), self.radius))
 
     def blocks(self, scores: ArrayLike | Iterator[ArrayLike] | None = None) -> Iterator[NDArray[Any]]:
