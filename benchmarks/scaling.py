@@ -177,7 +177,7 @@ def show(collect, start, seconds):
 
 def measure(table, _full):
     if find_spec("ray") is None:
-        print("executors: skipped, since Ray is not installed: pip install runoff[ray]", file=sys.stderr)
+        print("executors: skipped, since Ray is not installed: pip install 'runoff[ray]'", file=sys.stderr)
         return
     collect, start = overhead(table)
     check(table, collect, start)

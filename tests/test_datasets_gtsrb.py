@@ -255,8 +255,8 @@ def test_only_the_archives_that_are_missing_are_named(signs, tmp_path):
 def test_images_need_pillow_and_say_so(signs, tmp_path, monkeypatch):
     signs.tree(tmp_path)
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match=r"needs Pillow. Install it with: pip install runoff\[datasets\]"):
+    with pytest.raises(ImportError, match=r"needs Pillow. Install it with: pip install 'runoff\[datasets\]'"):
         datasets.load("gtsrb", tmp_path)
     result = run("check", "gtsrb", "--data-dir", tmp_path)
     assert result.exit_code == 1
-    assert "pip install runoff[datasets]" in result.stderr
+    assert "pip install 'runoff[datasets]'" in result.stderr

@@ -81,7 +81,7 @@ def test_ray_is_an_extra_and_imported_only_when_it_is_used():
         "except ImportError as error: print(type(error).__name__, error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "MissingExtraError executor='ray' needs Ray. Install it with: pip install runoff[ray]\n"
+    assert done.stdout == "MissingExtraError executor='ray' needs Ray. Install it with: pip install 'runoff[ray]'\n"
 
 
 def test_options_of_a_cluster_need_ray(tmp_path):

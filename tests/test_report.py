@@ -667,11 +667,11 @@ def test_plot_draws_what_certified_accuracy_says():
 def test_without_matplotlib_one_sentence_says_what_to_install(monkeypatch, plain):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install runoff\[report\]"):
+    with pytest.raises(ImportError, match=r"pip install 'runoff\[report\]'"):
         runoff.certify(scores(5, 5, 3)[0]).plot()
     result = run("report", plain, "--figures", "nowhere")
     assert result.exit_code == 1
-    assert "Install it with: pip install runoff[report]" in result.stderr
+    assert "Install it with: pip install 'runoff[report]'" in result.stderr
 
 
 def test_certificates_in_a_notebook():

@@ -545,7 +545,7 @@ def test_importing_runoff_does_not_import_torch():
 def test_without_torch_a_sentence_says_what_to_install():
     code = "import sys; sys.modules['torch'] = None\ntry:\n import runoff.torch\nexcept ImportError as e: print(e)"
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert told.strip() == "runoff.torch needs torch. Install it with: pip install runoff[torch]"
+    assert told.strip() == "runoff.torch needs torch. Install it with: pip install 'runoff[torch]'"
 
 
 def test_network_in_network_learns_on_the_cpu():

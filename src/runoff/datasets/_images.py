@@ -23,7 +23,7 @@ def pillow() -> Any:
         from PIL import Image
     except ImportError:
         raise MissingExtraError(
-            "reading image files needs Pillow. Install it with: pip install runoff[datasets]"
+            "reading image files needs Pillow. Install it with: pip install 'runoff[datasets]'"
         ) from None
     return Image
 

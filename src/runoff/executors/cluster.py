@@ -157,7 +157,7 @@ class Ray(Executor):
         try:
             import ray
         except ImportError:
-            raise MissingExtraError("executor='ray' needs Ray. Install it with: pip install runoff[ray]") from None
+            raise MissingExtraError("executor='ray' needs Ray. Install it with: pip install 'runoff[ray]'") from None
         if ray.is_initialized():
             if ray.util.client.ray.is_connected():
                 _require_member("ray://...")

@@ -196,7 +196,7 @@ class Storage:
             import fsspec
         except ImportError:
             raise MissingExtraError(
-                f"storage {self.location!r} needs fsspec. Install it with: pip install runoff[ray]"
+                f"storage {self.location!r} needs fsspec. Install it with: pip install 'runoff[ray]'"
             ) from None
         try:
             system, root = fsspec.core.url_to_fs(self.where, **self.options)

@@ -46,7 +46,7 @@ def library() -> Any:
     try:
         from matplotlib import figure
     except ImportError:
-        raise MissingExtraError("figures need matplotlib. Install it with: pip install runoff[report]") from None
+        raise MissingExtraError("figures need matplotlib. Install it with: pip install 'runoff[report]'") from None
     return figure
 
 

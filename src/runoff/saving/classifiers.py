@@ -34,7 +34,7 @@ def require_skops() -> Any:
     try:
         import skops.io
     except ImportError:
-        raise MissingExtraError("saving and loading need skops. Install it with: pip install runoff[skops]") from None
+        raise MissingExtraError("saving and loading need skops. Install it with: pip install 'runoff[skops]'") from None
     return skops.io
 
 

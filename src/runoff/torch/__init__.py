@@ -9,7 +9,7 @@ try:
     import safetensors  # noqa: F401
     import torch  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError(f"runoff.torch needs {error.name}. Install it with: pip install runoff[torch]") from None
+    raise MissingExtraError(f"runoff.torch needs {error.name}. Install it with: pip install 'runoff[torch]'") from None
 
 if TYPE_CHECKING:
     from runoff.recipes import RECIPES, Recipe
