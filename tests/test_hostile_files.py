@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -209,6 +210,22 @@ def test_a_small_parquet_file_of_very_many_values_is_refused(tmp_path, monkeypat
     parquet.write_table(pa.table({"a": ["x" * 10**5] * 200}), path)  # one string, many times
     with pytest.raises(ValueError, match="decompression bomb"):
         tables.columns(path)
+
+
+def test_no_value_of_a_parquet_file_that_is_refused_becomes_an_object(tmp_path):
+    """Each of 3 million copies of a string would take 52 bytes, from a file of some kilobytes."""
+    path = tmp_path / "strings.parquet"
+    strings = pa.array(["spam"] * 3 * 10**6).dictionary_encode()
+    parquet.write_table(pa.table({"a": strings}), path)
+    assert path.stat().st_size < 10**5
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="decompression bomb"):
+        tables.columns(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10**7
+    parquet.write_table(pa.table({"a": strings[:5], "b": pa.array(["x", None, "y"] * 2)[:5]}), path)
+    assert tables.columns(path) == {"a": ["spam"] * 5, "b": ["x", None, "y", "x", None]}
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".parquet")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-# Of a Parquet file that has less than one byte per hundred values, or per thousand bytes of them.
-MOST_VALUES, MOST_BYTES = 2**23, 2**28
+# Of a Parquet file that has less than one byte per ten values, or per hundred bytes of them.
+MOST_VALUES, MOST_BYTES = 2**21, 2**26
 BATCH = 1024  # rows
 MISSING = ("", "na", "nan", "null", "none")
 
@@ -124,16 +124,18 @@ def _unpacked(path: Path, content: Any, n_bytes: int) -> dict[str, list[Any]]:
     if nested := next((field for field in schema if types.is_nested(field.type)), None):
         name, kind = text.one_line(nested.name, 40), text.one_line(nested.type, 40)
         raise InputError(f"{path} must have one value in every cell, got {kind} in the column {name}")
-    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
     n_values = n_unpacked = 0
-    for batch in content.iter_batches(BATCH):
+    for batch in content.iter_batches(BATCH):  # before any value becomes an object, which takes far more memory
         n_values += batch.num_rows * batch.num_columns
         n_unpacked += batch.nbytes
-        if n_values > max(MOST_VALUES, 100 * n_bytes) or n_unpacked > max(MOST_BYTES, 1000 * n_bytes):
+        if n_values > max(MOST_VALUES, 10 * n_bytes) or n_unpacked > max(MOST_BYTES, 100 * n_bytes):
             raise InputError(
                 f"{path} has more than {n_values:,} values in {text.size(n_bytes)}, which looks like a decompression "
                 "bomb: if the file is yours, save it as CSV"
             )
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    for batch in content.iter_batches(BATCH):
         for name, column in zip(schema.names, batch.columns, strict=True):
-            columns[name] += column.to_pylist()
+            plain = column.dictionary_decode() if types.is_dictionary(column.type) else column
+            columns[name] += plain.to_pylist()
     return columns
