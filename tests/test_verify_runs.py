@@ -699,6 +699,9 @@ def test_a_network_that_is_only_said_to_be_unusable_is_caught(path):
         tensors_of(4, seed, lambda m, t: (m.update(refused="its loss became infinite"), t.clear()))(path)
     tensors_of(3, 0, lambda m, _: m.update(refused="its loss became infinite"))(path)
     listed(path)
+    report = verified(path)
+    assert UNUSABLE.replace("2 networks", "3 networks").replace("members 4", "members 3, 4") in report.not_checked
+    assert SCORES.replace("12 networks", "9 networks") in report.checked  # not those of networks that cannot be used
     is_not = "is stored as a network that cannot be used, but the retrained one can be used"
     assert [str(failure) for failure in failures_of_retraining(path)] == [
         f"{network_file(m, s)}: {is_not} (member {m})" for m, s in ((3, 0), (4, 0), (4, 1))

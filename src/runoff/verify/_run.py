@@ -101,12 +101,9 @@ def _rows(data: bytes, kind: str, n: int, unit: str) -> tuple[dict[str, NDArray[
         raise
     except Exception:  # a hostile file can cause any exception
         raise UnfitError("is not a table of integers") from None
-    stated = {"unit": "samples", "limits": ""} | {
-        name: " / ".join(sorted({str(value) for value in columns[name]}))
-        for name in ("unit", "limits")
-        if name in columns
-    }
-    if stated != {"unit": unit, "limits": check.UNITS[unit].partition("; ")[2]}:
+    given = {name: {str(value) for value in columns[name]} for name in ("unit", "limits") if name in columns}
+    stated = {"unit": {"samples"}, "limits": {""}} | given
+    if stated != {"unit": {unit}, "limits": {check.UNITS[unit].partition("; ")[2]}}:
         raise UnfitError(f"does not say that the radii of this run count {check.UNITS[unit]}")
     if any(name not in read for name in needed) or read["input"] != list(range(n)):
         raise UnfitError(f"must have the columns {', '.join(needed)}, with a row for each of {n} inputs in order")
