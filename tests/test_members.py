@@ -1,6 +1,7 @@
 """One member at a time: its seeds, its scores by hand, its failures, and the state of the process around it."""
 
 import random
+import threading
 import re
 import sys
 import types
@@ -438,6 +439,28 @@ def test_numerical_libraries_use_one_thread():
     for context in (isolation.undisturbed(), isolation.isolated_member(np.random.SeedSequence(0))):
         with isolation.undisturbed(), context:
             assert threads() == {1}
+
+
+def test_a_prediction_in_another_thread_does_not_reach_a_member_that_is_being_trained():
+    """A server may predict while another thread updates a classifier."""
+    trained, left = threading.Event(), threading.Event()
+
+    def predict():
+        with isolation.undisturbed():
+            trained.wait(10)
+        left.set()
+
+    other = threading.Thread(target=predict)
+    with isolation.undisturbed():
+        other.start()
+        with isolation.isolated_member(np.random.SeedSequence(5)):
+            expected = np.random.get_state()[1].tolist()  # noqa: NPY002
+            trained.set()
+            assert not left.wait(0.5)
+            assert np.random.get_state()[1].tolist() == expected  # noqa: NPY002
+            assert {library["num_threads"] for library in threadpoolctl.threadpool_info()} == {1}
+        assert left.wait(10)
+        other.join()
 
 
 def test_the_limit_is_one_thread_for_all_libraries(monkeypatch):
