@@ -1,9 +1,9 @@
 """One member at a time: its seeds, its scores by hand, its failures, and the state of the process around it."""
 
 import random
-import threading
 import re
 import sys
+import threading
 import types
 import warnings
 from contextlib import nullcontext
