@@ -210,7 +210,7 @@ def test_arrays_are_read_completely_or_not_at_all():
         directory.npy(file.getvalue())
 
 
-def test_archives_of_arrays_are_read_up_to_a_size():
+def test_archives_of_arrays_are_read_up_to_a_size(monkeypatch):
     file = io.BytesIO()
     np.savez_compressed(file, x=np.arange(3), y=np.array([7]))
     found = directory.npz(file.getvalue())
@@ -218,20 +218,26 @@ def test_archives_of_arrays_are_read_up_to_a_size():
     for data in (b"", b"PK", file.getvalue()[:-30]):
         with pytest.raises(UnfitError, match=r"is not a complete \.npz file"):
             directory.npz(data)
-    header = npy(np.zeros(1, np.uint8))
-    for size, fits in ((directory.CHUNK - 200, True), (2 * 2**30, False)):
-        bomb = io.BytesIO()
-        with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("x.npy", npy(np.zeros(directory.CHUNK - 200, np.uint8)))
-        data = bomb.getvalue()
-        if not fits:  # the directory at the end of the archive claims more than zlib can compress
-            small = len(npy(np.zeros(directory.CHUNK - 200, np.uint8)))
-            data = data.replace(small.to_bytes(4, "little"), (size - 1).to_bytes(4, "little"))
-            with pytest.raises(UnfitError, match=r"is not a complete \.npz file"):
-                directory.npz(data)
-        else:
+    bomb = io.BytesIO()
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", npy(np.zeros(10**6, np.uint8)))
+        archive.writestr("y.npy", npy(np.zeros(10**6, np.uint8)))
+    data, unpacked = bomb.getvalue(), 2 * len(npy(np.zeros(10**6, np.uint8)))
+    assert len(data) * directory.RATIO < unpacked
+    for most, fits in ((unpacked, True), (unpacked - 1, False)):
+        monkeypatch.setattr(directory, "MOST_UNPACKED", most)
+        if fits:
             assert directory.npz(data)["x"].sum() == 0
-    assert len(header) == 129
+            continue
+        with pytest.raises(UnfitError, match=r"is not a complete \.npz file"):
+            directory.npz(data)
+    monkeypatch.setattr(directory, "RATIO", -(-unpacked // len(data)))
+    assert directory.npz(data)["y"].size == 10**6
+    # The directory at the end of the archive may claim any size.
+    claimed = data.replace((unpacked // 2).to_bytes(4, "little"), (2**31 - 1).to_bytes(4, "little"))
+    assert claimed != data
+    with pytest.raises(UnfitError, match=r"is not a complete \.npz file"):
+        directory.npz(claimed)
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------

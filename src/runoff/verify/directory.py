@@ -25,6 +25,7 @@ RUN, CLASSIFIER, NETWORKS = "runoff run", "runoff classifier", "runoff torch cla
 VERSIONS = {RUN: 1, CLASSIFIER: 2, NETWORKS: 2}
 MOST_MANIFEST, MOST_FILES, MOST_FILE = 2**28, 10**7, 2**33  # bytes, files, bytes
 CHUNK = 2**20
+MOST_UNPACKED, RATIO = 2**28, 100  # bytes of a .npz file, and a compression ratio; runoff does not compress its own
 HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -134,11 +135,11 @@ def npy(data: bytes) -> NDArray[Any]:
 
 
 def npz(data: bytes) -> dict[str, NDArray[Any]]:
-    """Parse the bytes of a .npz file, and reject one that claims to unpack to more bytes than zlib can compress."""
+    """Parse the bytes of a .npz file, and reject one that would take far more memory than the file has bytes."""
     arrays = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if sum(info.file_size for info in archive.infolist()) > 1100 * len(data) + CHUNK:
+            if sum(info.file_size for info in archive.infolist()) > max(MOST_UNPACKED, RATIO * len(data)):
                 raise ValueError
             for info in archive.infolist():
                 arrays[info.filename.removesuffix(".npy")] = npy(archive.read(info))
