@@ -327,6 +327,17 @@ def test_a_classifier_with_tables_and_texts():
         Source.from_classifier(classifier, X, np.where(labels == "old", "middle", labels))
 
 
+def test_cells_of_a_table_are_for_people():
+    table = pd.DataFrame(
+        {"n": [0.5, np.nan], "text": ["nan", "x" * 900], "day": [pd.NaT, pd.Timestamp(0)], "k": [pd.NA, 7]}
+    )
+    values, labels = scores(2, 3, 2)
+    source = Source(name="table", ballots=values, labels=labels, features=table)
+    first, second = (dict(_pictures.appearance(source, i)["features"]) for i in range(2))
+    assert first == {"n": "0.5", "text": "nan", "day": "missing", "k": "missing"}
+    assert second == {"n": "missing", "text": "x" * 597 + "...", "day": "1970-01-01 00:00:00", "k": "7"}
+
+
 @pytest.mark.filterwarnings("ignore:.*members learn nothing:UserWarning")
 def test_a_classifier_of_images_has_pictures():
     digits, labels = np.zeros((40, 4, 4), np.uint8), np.arange(40) % 2

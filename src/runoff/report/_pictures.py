@@ -31,18 +31,27 @@ def appearance(source: Source, i: int) -> dict[str, Any]:
     else:
         row = data.iloc[i] if hasattr(data, "iloc") else data[i]
         if isinstance(row, str):
-            return {"text": row if len(row) <= CHARACTERS else f"{row[: CHARACTERS - 3]}..."}
+            return {"text": _short(row)}
         if hasattr(row, "toarray"):  # a row of a sparse matrix
             row = row.toarray()
         values = np.asarray(row).reshape(-1).tolist()
         names = [f"feature {j}" for j in range(len(values))]
-    pairs = [[name, _number(value)] for name, value in zip(names, values, strict=True)]
+    pairs = [[name, _cell(value)] for name, value in zip(names, values, strict=True)]
     left = len(pairs) - FEATURES
     return {"features": pairs[:FEATURES] + ([["more", f"{left} not displayed"]] if left > 0 else [])}
 
 
-def _number(value: Any) -> str:
+def _cell(value: Any) -> str:
+    """Return a value of a table as text."""
+    if isinstance(value, str):
+        return _short(value)
+    if str(value) in ("None", "nan", "NaT", "<NA>"):
+        return "missing"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= CHARACTERS else f"{text[: CHARACTERS - 3]}..."
 
 
 def data_uri(image: NDArray[np.uint8]) -> str:
