@@ -6,6 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow
 import pytest
 from pyarrow import csv as tables
 from pyarrow import parquet
@@ -522,6 +523,8 @@ FORGED = {
     "a short row": (lambda p: (p / ONE).write_text((p / ONE).read_text() + "9,9\n"),
                     f"{ONE}: is not a table of integers"),
     "a missing column": (lambda p: (p / ONE).write_text((p / ONE).read_text().replace("runner_up", "other")), COLUMNS),
+    "a column twice": (lambda p: (p / ONE).write_text((p / ONE).read_text().replace("runner_up", "radius")),
+                       f"{ONE}: names a column twice"),
     "a missing row": (lambda p: (p / ONE).write_text("\n".join((p / ONE).read_text().split("\n")[:-2])), COLUMNS),
     "a row of another input": (csv_row(ONE, 3, input=4), COLUMNS),
     "a negative radius": (csv_row(ONE, 3, radius=-1), f"{ONE}: has the radius -1 for input 3"),
@@ -598,6 +601,30 @@ def test_files_by_name_and_kind(path):
     parquet.write_table(table.drop_columns("radius"), path / "certificates" / "runoff-tight-1.parquet")
     listed(path)
     assert failures(verified(path))[0] == (4, COLUMNS.replace(".csv", ".parquet"))
+
+
+def test_certificates_in_parquet_are_read_up_to_the_number_of_inputs(path, monkeypatch):
+    name = ONE.replace(".csv", ".parquet")
+    table = tables.read_csv(path / ONE)
+    fractions = table.set_column(2, "radius", pyarrow.array([r + 0.5 for r in table["radius"].to_pylist()]))
+    twice = pyarrow.table([*table.columns, table["radius"]], [*table.column_names, "radius"])
+    more = f"{name}: must have a row for each of 8 inputs in order, got more"
+    for wrong, told in (
+        (pyarrow.concat_tables([table, table.slice(7)]), more),
+        (pyarrow.table({column: pyarrow.nulls(10**7) for column in table.column_names}), more),
+        (fractions, f"{name}: is not a table of integers"),
+        (twice, f"{name}: names a column twice"),
+    ):
+        parquet.write_table(wrong, path / name)
+        listed(path)
+        assert failures(verified(path)) == [(4, told)]
+    parquet.write_table(table, path / name)
+    listed(path)
+    assert verified(path).failures == []
+    monkeypatch.setattr(_run, "BATCH", 3)
+    assert verified(path).failures == []
+    monkeypatch.setattr(_run, "MOST_BYTES", 10)
+    assert failures(verified(path)) == [(4, more)]
 
 
 def test_the_label_of_an_input_is_that_of_the_dataset(path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import operator
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from runoff.verify import _radii
 from runoff.verify._stored import StoredNetworks
 from runoff.verify.directory import UnfitError
 
+BATCH, MOST_BYTES = 1024, 2**24  # rows and bytes of a Parquet file that are unpacked at a time
 ROWS = re.compile(r"certificates/([a-z]+)-([a-z]+)-([1-9]\d{0,8})\.(csv|parquet)")
 
 
@@ -86,18 +89,17 @@ def _rows(data: bytes, kind: str, n: int, unit: str) -> tuple[dict[str, NDArray[
     needed = ("input", "prediction", "radius", "runner_up")
     try:
         if kind == "parquet":
-            from pyarrow import parquet
-
-            table = parquet.read_table(io.BytesIO(data))
-            columns = {name: table[name].to_pylist() for name in table.column_names}
+            names, lines = _parquet(data, n)
         else:
-            reader = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
-            lines = list(reader)
-            columns = {name: list(column) for name, column in zip(lines[0], zip(*lines[1:], strict=True), strict=True)}
+            names, *lines = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
+        if len({*names}) < len(names):
+            raise UnfitError("names a column twice")
+        columns = {name: list(column) for name, column in zip(names, zip(*lines, strict=True), strict=True)}
+        whole = int if kind == "csv" else operator.index  # no fraction is rounded
         read = {
-            name: [int(value) for value in column] for name, column in columns.items() if name in (*needed, "label")
+            name: [whole(value) for value in column] for name, column in columns.items() if name in (*needed, "label")
         }
-    except ImportError:
+    except (ImportError, UnfitError):
         raise
     except Exception:  # a hostile file can cause any exception
         raise UnfitError("is not a table of integers") from None
@@ -113,3 +115,15 @@ def _rows(data: bytes, kind: str, n: int, unit: str) -> tuple[dict[str, NDArray[
                 raise UnfitError(f"has the {name} {value} for input {i}")
     others = [f"{name!r:.40}" for name in columns if name not in (*read, *stated)]
     return {name: np.array(column, np.int64) for name, column in read.items()}, others
+
+
+def _parquet(data: bytes, n: int) -> tuple[list[str], list[Any]]:
+    """Return the names of the columns and the rows of a Parquet file, which may claim any number of rows."""
+    from pyarrow import parquet
+
+    file, lines = parquet.ParquetFile(io.BytesIO(data)), list[Any]()
+    for batch in file.iter_batches(BATCH):
+        if len(lines) + batch.num_rows > n or batch.nbytes > MOST_BYTES:
+            raise UnfitError(f"must have a row for each of {n} inputs in order, got more")
+        lines += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return list(file.schema_arrow.names), lines
