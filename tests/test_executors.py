@@ -462,6 +462,34 @@ def test_an_executor_that_raises_loses_nothing(tmp_path, digits):
     np.testing.assert_array_equal(again.scores(digits.x_test).values, expected.scores(digits.x_test).values)
 
 
+class Forgetful(Executor):
+    """Trains in this process, and yields results as often as it is told."""
+
+    name, here = "forgetful", True
+
+    def __init__(self, times):
+        self.times = times
+
+    def run(self, work, items, storage=None, watch=None):
+        for item, result in work.train(items, Place()):
+            for _ in range(self.times.get(work.member(item), 1)):
+                yield item, result
+
+
+@pytest.mark.parametrize(
+    ("times", "message"), [({2: 0}, "and did not return member 2"), ({1: 2}, "got member 1 again")]
+)
+def test_an_executor_that_forgets_or_repeats_a_member_is_an_error(digits, times, message):
+    """A member would vote without training, or keep samples that were removed."""
+    message = f"executor 'forgetful' must return each member once, {message}"
+    with pytest.raises(MemberError, match=message):
+        fitted(digits, executor=Forgetful(times))
+    X, y = digits.x_train[:300].reshape(300, -1), digits.y_train[:300]
+    members = RunoffClassifier(LogisticRegression(), n_partitions=4, classes=range(10)).fit(X, y)
+    with pytest.raises(MemberError, match=message):
+        members.set_params(executor=Forgetful(times)).update(remove=(X[:100], y[:100]))
+
+
 class WithCpus(Executor):
     """Trains in this process, as a task that may use some CPUs."""
 

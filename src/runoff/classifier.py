@@ -158,7 +158,7 @@ class RunoffClassifier(Ensemble):
     def _run(self, executor: Executor, work: Fitting, which: list[int]) -> list[Member]:
         quiet = False if executor.here or len(which) < 2 else None
         watch = Watch(show=True if self.verbose and len(which) > 1 else quiet)  # not for the check of one member
-        with closing(executor.run(work, which, watch=watch)) as results:
+        with closing(executor.results(work, which, watch=watch)) as results:
             members = with_progress(results, "training members", len(which), show=watch.show, note=watch.note)
             return sorted((member for _, member in members), key=lambda member: member.index)
 

@@ -13,11 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runoff._io.progress import announce
 from runoff._io.text import count, duration, size
+from runoff.errors import MemberError
 
 if TYPE_CHECKING:
     from runoff.executors.storage import Storage
@@ -159,3 +161,24 @@ class Executor(ABC):
         Packed results pass through `storage`, if given; the caller removes them from there. Closing the generator stops
         all work.
         """
+
+    def results(
+        self, work: Work, items: Sequence[Item], storage: Storage | None = None, watch: Watch | None = None
+    ) -> Generator[tuple[Item, Any]]:
+        """Yield what `run` yields, and raise an error unless that is each item exactly once.
+
+        Else a member could stay as it was before an update, or vote by its class shares as if it could not be trained.
+        """
+        left = set(items)
+        with closing(self.run(work, items, storage, watch)) as results:
+            for item, result in results:
+                if item not in left:
+                    raise MemberError(
+                        f"executor {self.name!r} must return each member once, got {work.name(item)} again"
+                    )
+                left.remove(item)
+                yield item, result
+        if left:
+            raise MemberError(
+                f"executor {self.name!r} must return each member once, and did not return {work.name(min(left))}"
+            )

@@ -126,6 +126,7 @@ def processor() -> str:
 
 COMMON = frozenset({"runoff", "numpy", "scipy", "sklearn", "__main__", *sys.stdlib_module_names})
 ABSENT = "not installed"
+MAY_DIFFER = ("instructions", "libraries", "settings", "libc", "python")  # between the cluster and this machine
 
 
 def modules_of(estimator: Any) -> tuple[str, ...]:
@@ -153,10 +154,7 @@ def require_versions(kinds: tuple[dict[str, Any], ...], here: dict[str, Any]) ->
     """Raise an error for machines whose versions differ from those of this one, which scores and saves the members."""
     for kind in kinds:
         for name in here:
-            if name not in ("instructions", "libraries", "settings", "libc", "python") and kind[name] not in (
-                here[name],
-                ABSENT,
-            ):
+            if name not in MAY_DIFFER and kind[name] not in (here[name], ABSENT):
                 raise DeviceError(
                     f"the cluster must have the versions of this machine, got {name} {kind[name]} instead of "
                     f"{here[name]}: install the same versions"

@@ -199,7 +199,7 @@ class Pipeline:
                 watch.nodes["earlier"] += 1
                 yield network
         if left:
-            with closing(self.executor.run(work, list(left), storage, watch)) as results:
+            with closing(self.executor.results(work, list(left), storage, watch)) as results:
                 for key, result in results:
                     if isinstance(result, bytes):
                         yield self._accepted(left[key], result, inputs)
