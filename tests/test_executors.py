@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from runoff.errors import CheckpointError, DeviceError, InputError, MemberError,
 from runoff.executors import Executor, Joblib, Local, Place, Ray, Storage, tasks
 from runoff.executors.grouping import LONGEST, Uncut, groups_for
 from runoff.executors.recovery import Failure, Group, Recovery
+from runoff.executors.scheduling import Schedule
 from runoff.executors.storage import Ahead, missing
 from runoff.fitting import work
 from runoff.fitting.work import kind_here, modules_of, processor, release, require_versions
@@ -289,6 +292,65 @@ def test_a_task_stores_results_and_reports_digests(tmp_path):
     seconds, memory, sees = tasks.measure(work, 1, Place(1), storage, "no such mark")
     assert (seconds, sees) == (0.5, False)
     assert memory > 2**20
+
+
+# -- the schedule ------------------------------------------------------------------------------------------------------
+
+
+class Reports:
+    """Stands for a task of Ray: its reports, some of which arrive only after the end of another task."""
+
+    def __init__(self, reports, after=None):
+        self.reports, self.after, self.taken, self.ended = iter(reports), after, 0, False
+
+    def __next__(self):
+        self.taken += 1
+        try:
+            return next(self.reports)
+        except StopIteration:
+            self.ended = True
+            raise
+
+    def is_ready(self):
+        return self.after is None or not self.taken or self.after.ended
+
+
+class FakeRay:
+    """Stands for the module."""
+
+    exceptions = SimpleNamespace(RayError=KeyError)
+
+    def wait(self, tasks, num_returns=1, timeout=None):
+        return [task for task in tasks if task.is_ready()], []
+
+    def get(self, report):
+        return report
+
+    def cancel(self, task, force):
+        raise AssertionError
+
+
+def test_the_end_of_a_task_is_no_failure_of_a_member_that_is_retrained_already(tmp_path):
+    storage, lines, tasks_of = Storage(str(tmp_path)), Lines(), []
+
+    def stored(items):
+        return tuple((i, storage.put(lines.address(i), lines.pack(i, f"line {i}"))) for i in items)
+
+    def submit(items, kind):
+        def reports():
+            yield tasks.Report("node")
+            report = tasks.Report("node", stored(items))
+            if len(tasks_of) == 1:  # the file of member 2 is damaged
+                (tmp_path / f"{lines.address(2)}-{dict(report.stored)[2]}.result").write_bytes(b"half")
+            yield report
+
+        tasks_of.append((list(items), Reports(reports(), tasks_of[0][1] if tasks_of else None)))
+        return tasks_of[-1][1]
+
+    uncut = [Uncut(dict.fromkeys((1, 2, 3), 1.0), 0.01, gpu=False, most=3)]
+    schedule = Schedule(FakeRay(), lines, submit, uncut, lambda kind: (2, 2), storage, Counter())
+    assert sorted(schedule.results()) == [(1, b"line 1"), (2, b"line 2"), (3, b"line 3")]
+    assert [items for items, _ in tasks_of] == [[1, 2, 3], [2]]
 
 
 # -- what is trained again ---------------------------------------------------------------------------------------------
