@@ -463,6 +463,29 @@ def test_a_prediction_in_another_thread_does_not_reach_a_member_that_is_being_tr
         other.join()
 
 
+def test_the_limit_on_threads_lasts_until_the_last_thread_of_the_caller_is_done():
+    def blas():
+        return {lib["num_threads"] for lib in threadpoolctl.threadpool_info() if lib["user_api"] == "blas"}
+
+    entered, leave = threading.Event(), threading.Event()
+
+    def first():
+        with isolation.one_thread():
+            entered.set()
+            leave.wait(10)
+
+    with threadpoolctl.threadpool_limits(2):
+        before = threadpoolctl.threadpool_info()
+        other = threading.Thread(target=first)
+        other.start()
+        assert entered.wait(10)
+        with isolation.one_thread():
+            leave.set()
+            other.join()
+            assert blas() == {1}
+        assert threadpoolctl.threadpool_info() == before
+
+
 def test_the_limit_is_one_thread_for_all_libraries(monkeypatch):
     limits = []
     found = types.SimpleNamespace(limit=lambda **known: limits.append(known) or nullcontext())

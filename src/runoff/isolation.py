@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -41,12 +41,39 @@ def _libraries(_n_modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def one_thread() -> Any:
-    """Return a context in which numerical libraries use one thread.
+_limits_lock = threading.Lock()
+_limited: list[Any] = []  # libraries whose limits are in `_limits`
+_limits = ExitStack()
+_limiting: list[None] = []  # one per block that relies on the limits, in any thread
 
-    Detecting the loaded libraries is slow, so it is repeated only after imports.
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let numerical libraries use one thread in the block.
+
+    Most limits are those of the process. They are removed when the last block ends, since the first may end in the
+    middle of a member that another thread of the caller trains. Detecting the loaded libraries is slow, so it is
+    repeated only after imports.
     """
-    return _libraries(len(sys.modules)).limit(limits=1)
+    libraries = _libraries(len(sys.modules))
+    known = getattr(libraries, "lib_controllers", ())
+    of_thread = [(library, library.num_threads) for library in known if getattr(library, "user_api", "") == "openmp"]
+    with _limits_lock:
+        limit = libraries.limit(limits=1)
+        if not any(other is libraries for other in _limited):
+            _limits.enter_context(limit)
+            _limited.append(libraries)
+        _limiting.append(None)
+    try:
+        yield
+    finally:
+        with _limits_lock:
+            _limiting.pop()
+            if not _limiting:
+                _limits.close()
+                _limited.clear()
+            for library, n_threads in of_thread:
+                library.set_num_threads(n_threads)
 
 
 def _torch() -> Any:
@@ -79,19 +106,21 @@ def shared_libraries() -> int:
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Use one thread in the block, ignore floating-point errors, and restore the global random state afterwards."""
-    legacy, python, torch = np.random.get_state(), random.getstate(), _torch()  # noqa: NPY002
-    on_host = None if torch is None else torch.get_rng_state()
-    on_gpus = torch.cuda.get_rng_state_all() if torch is not None and torch.cuda.is_initialized() else None
+    with _lock:
+        legacy, python, torch = np.random.get_state(), random.getstate(), _torch()  # noqa: NPY002
+        on_host = None if torch is None else torch.get_rng_state()
+        on_gpus = torch.cuda.get_rng_state_all() if torch is not None and torch.cuda.is_initialized() else None
     try:
         with one_thread(), np.errstate(all="ignore"):
             yield
     finally:
-        np.random.set_state(legacy)  # noqa: NPY002
-        random.setstate(python)
-        if torch is not None:
-            torch.set_rng_state(on_host)
-        if on_gpus is not None:
-            torch.cuda.set_rng_state_all(on_gpus)
+        with _lock:  # another thread of the caller may be training a member, which must keep its random numbers
+            np.random.set_state(legacy)  # noqa: NPY002
+            random.setstate(python)
+            if torch is not None:
+                torch.set_rng_state(on_host)
+            if on_gpus is not None:
+                torch.cuda.set_rng_state_all(on_gpus)
 
 
 @contextmanager
