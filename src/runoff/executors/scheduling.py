@@ -45,6 +45,11 @@ class _Task:
     reported: int = 0  # results
     helped: bool = False  # other tasks train its remaining items
 
+    def drop(self, item: Item) -> None:
+        """Remove an item that was reported and is retrained elsewhere: the end of this task is no failure of it."""
+        self.group = Group(tuple(other for other in self.group.items if other != item), self.group.innocent)
+        self.reported -= 1
+
 
 class Schedule:
     """The tasks of one run on a cluster.
@@ -226,6 +231,7 @@ class Schedule:
             if seen:
                 storage.remove(address, digest)
             del self.late[item]
+            task.drop(item)
             name = self.work.name(item)
             error = damaged(name, storage) if seen else missing(name, storage)
             self._repeat(Group((item,)), [item], task.kind, Failure(node, StorageError.__name__, str(error)))
