@@ -9,7 +9,7 @@ import pytest
 from reference import RULES, ballots_of, true_cost
 from test_adversary import agrees_with_every_ballot
 from tests.torture import __main__ as campaign
-from tests.torture import damage, elections, guard, readers, refits, table, targets, units
+from tests.torture import damage, elections, guard, heavy, readers, refits, table, targets, units
 from tests.torture.guard import guarded, sentence
 from tests.torture.oracle import NEVER
 from tests.torture.tally import Tally
@@ -45,6 +45,20 @@ def test_every_reader_belongs_to_one_piece_of_the_campaign(tmp_path, monkeypatch
     campaign.main()
     assert [name for name in tried if isinstance(name, str)] == [*readers.READERS]
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["carried scores", "datasets .npz", "GTSRB", "MNIST", "run files"])
+def test_every_hostile_file_can_be_made(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(heavy, "BOMB", 10**6)
+    monkeypatch.setattr(heavy, "_DEFLATED", {})
+    try:
+        reader = readers.READERS[name](tmp_path / "files")
+        cases = [*heavy._cases(reader.files)]
+        for number, (_, file, spoil) in enumerate(cases):
+            spoil(tmp_path / f"{number}-{file.rpartition('/')[2]}")
+        assert len(cases) >= 9 * len(reader.files)
+    finally:
+        reader.patch.undo()
 
 
 class Deadly(readers.Reader):

@@ -218,9 +218,10 @@ def _bomb() -> bytes:
 
 
 def _npz_bomb(data: bytes) -> bytes:
-    """x as an array of 3 GB, all of it zeros: the header is true, and so are the sizes."""
+    """The array x, or the largest, as one of 3 GB, all of it zeros: the header is true, and so are the sizes."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        name = next(n for n in archive.namelist() if n.startswith(("x", "means")))
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+        name = next((name for name in sizes if name.startswith("x")), max(sizes, key=sizes.__getitem__))
         others = {n: archive.read(n) for n in archive.namelist() if n != name}
     header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (%d, 3, 4), }" % (BOMB // 12)
     header = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header) + 1) + header + b"\n"
