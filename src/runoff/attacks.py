@@ -19,9 +19,9 @@ from runoff.spreads import Spread, disjoint
 class Attack:
     """A takeover of members that changes one prediction.
 
-    `attack.apply(scores[i])` returns the ballots of input i after the attack. `ballots` are points, which are valid
-    scores, so for scores of any type but booleans `row = scores[i].copy(); row[attack.members] = attack.ballots` is
-    equivalent.
+    `attack.apply(scores[i])` returns the ballots of input i after the attack. `ballots` are points from 0 to
+    n_classes - 1, so `row = scores[i].copy(); row[attack.members] = attack.ballots` is equivalent if the type of the
+    scores can hold these numbers: booleans cannot, nor int8 with more than 128 classes.
     """
 
     buckets: NDArray[np.int64]
