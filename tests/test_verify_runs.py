@@ -603,6 +603,14 @@ def test_files_by_name_and_kind(path):
     assert failures(verified(path))[0] == (4, COLUMNS.replace(".csv", ".parquet"))
 
 
+def test_ballots_that_claim_a_billion_networks_take_no_time(path):
+    shutil.copy(path / "ballots-2.npy", path / "ballots-999999999.npy")
+    listed(path)
+    missing = [(4, f"member 0: has no stored network of seed {seed}") for seed in range(2, 7)]
+    assert failures(verified(path)) == missing
+    assert failures(verify.run(path, None, sample=1, seed=0)) == missing  # a member with a network needs them all
+
+
 def test_certificates_in_parquet_are_read_up_to_the_number_of_inputs(path, monkeypatch):
     name = ONE.replace(".csv", ".parquet")
     table = tables.read_csv(path / ONE)

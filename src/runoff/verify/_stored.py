@@ -50,6 +50,7 @@ class StoredNetworks(RunData):
             if self.ballots:
                 report.skipped("that the ballots are those of the stored networks", "no network is in the directory")
             return
+        trained = {int(found[1]) for found in map(NETWORK.fullmatch, stored) if found}
         wrong, unknown, refused = [], set(), []
         seeds = sorted(self.ballots)
         chosen = self.sampled(len(self.ballots[seeds[0]]))
@@ -58,7 +59,7 @@ class StoredNetworks(RunData):
         for m in range(self.parts.n_members):
             shares = None if self.divided is None else self.divided.shares(m, self.n_classes)
             member_scores = []
-            for seed in range(seeds[-1]):
+            for seed in range(min(seeds[-1], len(stored) + 1)):  # ballots may claim any number of networks
                 try:
                     network = self._network(m, seed)
                     if network is not None:
@@ -66,7 +67,7 @@ class StoredNetworks(RunData):
                             refused.append(m)
                         scored += self._rescored(network, scorer, chosen, m, seed)
                         member_scores.append((seed, self._scores(network, m, seed)))
-                    elif shares is not None and np.count_nonzero(shares) > 1:
+                    elif m in trained or (shares is not None and np.count_nonzero(shares) > 1):
                         report.files(f"member {m}", f"has no stored network of seed {seed}")
                 except UnfitError as error:
                     report.files(f"members/member-{m:06d}-seed-{seed:04d}.safetensors", str(error))
