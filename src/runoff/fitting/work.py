@@ -82,7 +82,7 @@ class Fitting(Work):
 
     def basis(self, place: Place) -> str:  # noqa: ARG002
         """Return how the time was estimated."""
-        return "from the second fit of the smallest member"
+        return "from the second fit of a member of median size"
 
 
 def kind_here(place: Place, modules: Sequence[str] = ()) -> dict[str, Any]:  # noqa: ARG001
