@@ -1,5 +1,6 @@
 """The whole report on small runs: correct ones, and forged ones whose digests an attacker has recomputed."""
 
+import io
 import json
 import shutil
 from functools import partial
@@ -601,6 +602,30 @@ def test_files_by_name_and_kind(path):
     parquet.write_table(table.drop_columns("radius"), path / "certificates" / "runoff-tight-1.parquet")
     listed(path)
     assert failures(verified(path))[0] == (4, COLUMNS.replace(".csv", ".parquet"))
+
+
+def test_the_rows_of_a_table_alone(monkeypatch):
+    text = b"input,prediction,radius,runner_up\n0,1,2,0\n1,0,3,1\n"
+    columns, others = _run._rows(text, "csv", 2, "samples")
+    assert ({name: list(column) for name, column in columns.items()}, others) == (
+        {"input": [0, 1], "prediction": [1, 0], "radius": [2, 3], "runner_up": [0, 1]}, [],
+    )  # fmt: skip
+    with pytest.raises(directory.UnfitError, match="names a column twice"):
+        _run._rows(text.replace(b"runner_up", b"radius"), "csv", 2, "samples")
+    file = io.BytesIO()
+    table = pyarrow.table({name: column.tolist() for name, column in columns.items()})
+    parquet.write_table(table, file)
+    [batch] = parquet.ParquetFile(file).iter_batches()
+    monkeypatch.setattr(_run, "MOST_BYTES", batch.nbytes)
+    assert _run._rows(file.getvalue(), "parquet", 2, "samples")[0]["radius"].tolist() == [2, 3]
+    more = r"^must have a row for each of \d inputs in order, got more$"
+    for rows in (1, 2):
+        monkeypatch.setattr(_run, "BATCH", rows)
+        with pytest.raises(directory.UnfitError, match=more):
+            _run._rows(file.getvalue(), "parquet", 1, "samples")
+    monkeypatch.setattr(_run, "MOST_BYTES", batch.nbytes - 1)
+    with pytest.raises(directory.UnfitError, match=more):
+        _run._rows(file.getvalue(), "parquet", 2, "samples")
 
 
 def test_ballots_that_claim_a_billion_networks_take_no_time(path):
