@@ -309,7 +309,7 @@ def test_verbose_shows_progress(capsys):
 
 def test_the_page_on_the_first_hour_names_tests_that_exist():
     tests = Path(__file__).parent
-    page = (tests.parent / "docs" / "first-hour.md").read_text()
+    page = (tests.parent / "docs" / "first-hour.md").read_text().split("## A second first hour")[0]
     shown = [line.split("|")[2] for line in page.splitlines() if line.startswith("|") and "`" in line.split("|")[2]]
     named = {name for cell in shown for name in re.findall("`([a-z_/]+\\.py|[a-z_]+)`", cell)}
     source = "\n".join(path.read_text() for path in tests.rglob("test_*.py"))

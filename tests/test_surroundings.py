@@ -194,6 +194,7 @@ def test_floating_point_settings_of_the_process_do_not_reach_members():
 
 
 @pytest.mark.filterwarnings("ignore::runoff.errors.FittedInFrontWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of estimators, about these numbers
 @pytest.mark.parametrize("dtype", [None, "float32"])
 def test_no_number_is_an_error_where_the_process_raises_floating_point_errors(dtype):
     rows = np.eye(4)[RNG.integers(0, 4, 40)]
