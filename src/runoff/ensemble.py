@@ -166,7 +166,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes = np.searchsorted(self.classes_, self._labels)
         rows = self.partition_.rows(self._buckets, self._digests, codes)
         self._training_sets = self.partition_.training_sets(rows, self._digests, codes)
-        with np.errstate(all="ignore"):  # whatever the caller's settings, no number of a sample is an error
+        with np.errstate(all="ignore"):  # the numbers of a sample never raise, whatever the caller's settings
             trained = self._train(which, codes, rows)
         members = dict(enumerate(self.members_)) | {member.index: member for member in trained}
         self.members_ = [members[m] for m in sorted(members)]
