@@ -484,6 +484,10 @@ def test_the_limit_on_threads_lasts_until_the_last_thread_of_the_caller_is_done(
             other.join()
             assert blas() == {1}
         assert threadpoolctl.threadpool_info() == before
+        for _ in range(2):
+            with isolation.one_thread(), isolation.one_thread():
+                assert blas() == {1}
+            assert threadpoolctl.threadpool_info() == before
 
 
 def test_the_limit_is_one_thread_for_all_libraries(monkeypatch):

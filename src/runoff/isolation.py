@@ -60,7 +60,7 @@ def one_thread() -> Iterator[None]:
     of_thread = [(library, library.num_threads) for library in known if getattr(library, "user_api", "") == "openmp"]
     with _limits_lock:
         limit = libraries.limit(limits=1)
-        if not any(other is libraries for other in _limited):
+        if libraries not in _limited:
             _limits.enter_context(limit)
             _limited.append(libraries)
         _limiting.append(None)
