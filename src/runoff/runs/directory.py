@@ -296,7 +296,8 @@ class Run:
     def spread(self) -> NDArray[Any]:
         """Return the members that learn from each bucket, from the partition; spread.npy must be equal."""
         spread = self.partition().spread
-        if not np.array_equal(spread, self._array("spread.npy")):
+        stored = self._array("spread.npy")
+        if stored.dtype.kind not in "iu" or not np.array_equal(spread, stored):  # other types may not be comparable
             raise StorageError(f"{self.path} was altered: spread.npy does not match its partition")
         return spread
 
