@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import runoff
+from helpers import rehash
 from runoff.errors import CheckpointError, DeviceError, InputError, MemberError, StorageError
 from runoff.isolation import seeds_of
 from runoff.torch import (
@@ -357,6 +358,23 @@ def test_a_member_whose_loss_is_no_number_is_named_and_votes_by_its_shares():
     bad = int(fitted.partition_.spread[fitted._buckets[3], 0])
     assert [m.index for m in fitted.members_ if m.refused] == [bad]
     np.testing.assert_array_equal(fitted.scores(rows).values[0, bad], fitted.members_[bad].shares.astype(np.float32))
+
+
+@pytest.mark.parametrize("network", ["small", "nin"])
+def test_a_forged_shape_of_samples_takes_no_memory(tmp_path, network):
+    path = tmp_path / "model"
+    classifier(network=network, n_partitions=2).fit(TRAIN_X, TRAIN_Y).save(path)
+    rehash(path, lambda manifest: manifest.update(width=["dense", [8, 8, 10**9]]))
+    with pytest.raises(StorageError, match=r"networks for samples of another shape than \(8, 8, 1000000000\)"):
+        TorchClassifier.load(path, device="cpu")
+
+    def forget_networks(manifest):
+        manifest["files"] = {name: known for name, known in manifest["files"].items() if not name.startswith("members")}
+        manifest.update(networks=[0, 0])
+
+    rehash(path, forget_networks)
+    with pytest.raises(StorageError, match="networks for samples of another shape"):
+        TorchClassifier.load(path, device="cpu")
 
 
 def test_save_and_load(tmp_path):

@@ -16,13 +16,17 @@ from runoff.errors import StorageError
 from runoff.recipes import Recipe
 from runoff.saving.common import NOUN, REMEDY, load_directory, restore, saved_directory, settings_of
 from runoff.torch import networks
-from runoff.torch.building import State, build, tensors_of
+from runoff.torch.building import State, build, build_once, tensors_of
 from runoff.torch.classifier import TorchClassifier
 from runoff.torch.identities import Identities, architecture
 from runoff.torch.members import NetworkMember
 from runoff.torch.networks import Factory
+from runoff.torch.starting import plain
 from runoff.torch.training.slots import MEAN, fits
+from runoff.torch.training.trainer import Trainer
 
+MOST_UNSTORED = 2**28  # bytes of the weights of a network, for a classifier that contains none
+SEED = np.random.SeedSequence(0)
 KIND = Kind("runoff torch classifier", 2, NOUN, REMEDY)
 
 
@@ -67,7 +71,9 @@ def _assemble(
     restore(classifier, path, manifest)
     classifier.restore_networks(recipe, networks.get(classifier.network), first)
     trainer = classifier.trainer()
-    if architecture(trainer.network, trainer.shape, trainer.n_classes) != manifest["architecture"]:
+    if network is None:
+        _check_shape(trainer, path, manifest)
+    if architecture(trainer.network, trainer.shape, trainer.n_classes, scored=False) != manifest["architecture"]:
         raise StorageError(f"{path} was saved with a different network: names, shapes or code differ")
     shares = read_array(path, "shares.npy", manifest)
     counts = manifest["networks"]
@@ -79,12 +85,29 @@ def _assemble(
     files = [name for name in manifest["files"] if name.startswith("members/")]
     if sum(map(int, counts)) != len(files) or not np.isfinite(shares).all():
         raise StorageError(f"{path} has {len(files)} networks, but its manifest lists another number: it was altered")
-    like = tensors_of(build(trainer.network, trainer.shape, trainer.n_classes, np.random.SeedSequence(0)))
+    like = tensors_of(build(trainer.network, trainer.shape, trainer.n_classes, SEED))
     classifier.members_ = [
         NetworkMember(m, shares[m], tuple(_state(path, _name(m, s), manifest, like) for s in range(int(counts[m]))))
         for m in range(n_members)
     ]
     return classifier
+
+
+def _check_shape(trainer: Trainer, path: Path, manifest: dict[str, Any]) -> None:
+    """Raise StorageError if the networks are not for samples of the shape that the manifest claims.
+
+    Networks are built without memory first: those for samples of a forged shape could take gigabytes.
+    """
+    with torch.device("meta"):
+        claimed = tensors_of(build_once(plain(trainer.network), trainer.shape, trainer.n_classes, SEED))
+    name = next((name for name in sorted(manifest["files"]) if name.startswith("members/")), None)
+    if name is None:
+        fit = sum(value.nbytes for value in claimed.values()) <= MOST_UNSTORED
+    else:
+        state = parse(checked_bytes(path, name, manifest["files"][name]))
+        fit = all(n in state and state[n].shape == value.shape for n, value in claimed.items())
+    if not fit:
+        raise StorageError(f"{path} has networks for samples of another shape than {trainer.shape}: it was altered")
 
 
 def _name(member: int, seed: int) -> str:
