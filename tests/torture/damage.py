@@ -121,7 +121,7 @@ def nudged(rng: Random, value: Any) -> Any:
         at = int(rng.integers(len(value) + 1))
         return pick(rng, [value[:at], value + value, value[:at] + "0" + value[at + 1 :], value.upper()])
     if isinstance(value, list):
-        return pick(rng, [value[:-1], value + value, value[::-1], tuple(value[:1]), [str(v) for v in value]])
+        return pick(rng, [value[:-1], value + value, value[::-1], value[:1], [str(v) for v in value]])
     return dict(list(value.items())[:-1])
 
 
