@@ -3,6 +3,7 @@
 python -m benchmarks.recipes members DATA --k 250 --members 16 paper strong strong:weights=procedural,epochs=600
 python -m benchmarks.recipes ensemble DATA --k 50 --out DIRECTORY strong:weights=procedural
 python -m benchmarks.recipes inference DATA --k 50 --device cpu strong strong:test_shift=0
+python -m benchmarks.recipes pretrain - --out DIRECTORY steps=1500,textures=noise+fractals
 python -m benchmarks.recipes queue FILE --out DIRECTORY
 
 DATA is a name or a .npz file. A variant is the name of a recipe and what is changed in it; `network`, `weights` and
@@ -10,7 +11,8 @@ DATA is a name or a .npz file. A variant is the name of a recipe and what is cha
 members of each variant and prints how often they are right; the test images are not scored. `ensemble` trains all
 members of one variant and writes what they certify, for the average and for every network of a member alone:
 `benchmarks.results` makes tables of these rows. With `--ballots` it also keeps the ballots of the average for the test
-images. `inference` times networks that are not trained. `queue` takes its commands,
+images. `inference` times networks that are not trained. `pretrain` makes first weights (`benchmarks.pretraining`), without
+any dataset. `queue` takes its commands,
 one per line, from a file that may grow while it is read, and stops at a line `end`; with `--wait` it waits for datasets
 that do not exist yet. Every result is written as soon as it is known.
 """
@@ -30,6 +32,7 @@ import numpy as np
 import torch
 
 import runoff
+from benchmarks import pretraining
 from runoff import datasets, hashing
 from runoff.partition import Partition
 from runoff.samples import Dense
@@ -244,6 +247,9 @@ def loaded(given):
 
 
 def run(given):
+    if given.what == "pretrain":
+        pretraining.pretrain(given, record)
+        return
     work = {"members": judge_members, "ensemble": judge_ensemble, "inference": judge_inference}
     work[given.what](loaded(given), given)
 
@@ -260,7 +266,7 @@ def run_queue(given):
             return
         try:
             command = parser().parse_intermixed_args([*shlex.split(lines[done]), "--out", str(given.out)])
-            if given.wait and command.data not in datasets.NAMES and not Path(command.data).exists():
+            if given.wait and command.data not in (*datasets.NAMES, "-") and not Path(command.data).exists():
                 time.sleep(0.5)
                 continue
             print(f"> {lines[done]}", flush=True)
@@ -273,7 +279,7 @@ def run_queue(given):
 
 def parser():
     found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument("what", choices=["members", "ensemble", "inference", "queue"])
+    found.add_argument("what", choices=["members", "ensemble", "inference", "pretrain", "queue"])
     found.add_argument("data", help="a dataset; for a queue, the file of commands")
     found.add_argument("variants", nargs="*")
     found.add_argument("--k", type=int, default=250)
@@ -282,7 +288,7 @@ def parser():
     found.add_argument("--shifts", default="", help="score members again with these values of test_shift")
     found.add_argument("--seed", type=int, default=0)
     found.add_argument("--classes", type=int, default=10)
-    found.add_argument("--name", help="what rows call the dataset")
+    found.add_argument("--name", help="what rows call the dataset, or the file name of first weights")
     found.add_argument("--hash", choices=["content", "pixel-sum"], default="content")
     found.add_argument("--time", type=int, default=0, help="score this many inputs again, to time it")
     found.add_argument("--wait", action="store_true", help="in a queue, wait for datasets that do not exist yet")

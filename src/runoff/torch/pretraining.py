@@ -45,12 +45,16 @@ class Pretraining:
     warm_up: int = 300  # steps of linear warm-up; a cosine decay to 0 follows
     pool: int = 8  # textures per scene of a batch
     renewed: int = 100  # steps after which the textures are replaced
+    stock: int = 32  # scenes to choose from, per scene of a batch
+    uses: int = 4  # times that a scene is drawn from the stock, on average
     textures: tuple[str, ...] = KINDS
     strokes: float = 0.3  # share of scenes with strokes
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch", 2), ("pool", 1), ("renewed", 1), ("seed", 0)):
-            check_whole(name, getattr(self, name), least)
+        check_whole("seed", self.seed, 0)
+        check_whole("batch", self.batch, 2)
+        for name in ("steps", "pool", "renewed", "stock", "uses"):
+            check_whole(name, getattr(self, name), 1)
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step."""
@@ -86,9 +90,7 @@ class Pretrainer:
 
     def _step(self, step: int) -> Tensor:
         settings = self.settings
-        if step % settings.renewed == 0:
-            self.pool = textures(self.draws, settings.pool * settings.batch, settings.textures)
-        images = scenes(self.draws, settings.batch, self.pool, settings.strokes)
+        images = self._images(step)
         x = torch.cat([view(self.draws, images), view(self.draws, images)])
         if getattr(self.module, "channels_last", False):
             x = x.contiguous(memory_format=torch.channels_last)
@@ -99,6 +101,21 @@ class Pretrainer:
             self.optimizer.lr.fill_(settings.rate(step))
             self.optimizer.step(loss)
         return loss.detach()
+
+    def _images(self, step: int) -> Tensor:
+        """Return the scenes of a step: drawn from a stock, of which a part is replaced in every step."""
+        settings = self.settings
+        if step % settings.renewed == 0:
+            self.pool = textures(self.draws, settings.pool * settings.batch, settings.textures)
+        batch, size = settings.batch, settings.stock * settings.batch
+        if step == 0:
+            parts = [scenes(self.draws, batch, self.pool, settings.strokes) for _ in range(settings.stock)]
+            self.stock = torch.cat([_as_bytes(part) for part in parts])
+        else:
+            fresh = max(1, batch // settings.uses)
+            places = (torch.arange(fresh, device=self.device) + step * fresh) % size
+            self.stock[places] = _as_bytes(scenes(self.draws, fresh, self.pool, settings.strokes))
+        return self.stock[self.draws.order(size)[:batch]] / 255
 
     def state(self) -> State:
         """Return the weights by name, without the last layer; convolutions in half precision."""
@@ -120,6 +137,10 @@ class Pretrainer:
         data = save(self.state(), metadata)
         with written_whole(path, binary=True) as file:
             file.write(data)
+
+
+def _as_bytes(images: Tensor) -> Tensor:
+    return (255 * images).round().byte()
 
 
 def _saved_names(factory: networks.Factory) -> set[str]:

@@ -2,7 +2,8 @@
 
 A scene is a textured background, covered by leaves (overlapping polygonal, round, lobed or hollow shapes, each with a
 texture and shading) and strokes (curved lines, as in digits and characters). Textures are noise with a random spectrum,
-gratings and checks, or random functions of the coordinates. Everything is computed for many images at a time.
+gratings and checks, random functions of the coordinates, outputs of random convolutional generators, or fractals.
+Everything is computed for many images at a time.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import math
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 SIZE, TEXTURE = 48, 64  # sides of a scene and of a texture in pixels
 LEAVES, STROKES, POINTS = 24, 3, 8  # at most per scene; points of the polyline that draws a stroke
-KINDS = ("noise", "gratings", "functions")
+KINDS = ("noise", "gratings", "functions", "generators", "fractals")
 
 
 class Draws:
@@ -42,6 +44,10 @@ class Draws:
         """Return uniform integers from 0 to `below` - 1."""
         return torch.randint(below, shape, device=self.device, generator=self.generator)
 
+    def order(self, n: int) -> Tensor:
+        """Return the integers from 0 to `n` - 1 in random order."""
+        return torch.randperm(n, device=self.device, generator=self.generator)
+
     def colours(self, *shape: int) -> Tensor:
         """Return colours with values from 0 to 1, (*shape, 3): most near gray, some saturated."""
         gray, strength = self.uniform(*shape, 1), self.uniform(*shape, 1) ** 2
@@ -53,7 +59,7 @@ class Draws:
 
 def textures(draws: Draws, n: int, kinds: tuple[str, ...] = KINDS) -> Tensor:
     """Return textures with mean 0, (n, 3, TEXTURE, TEXTURE): half are noise, the other kinds share the rest equally."""
-    makers = {"noise": noise, "gratings": gratings, "functions": functions}
+    makers = {"gratings": gratings, "functions": functions, "generators": generators, "fractals": fractals}
     others = [kind for kind in kinds if kind != "noise"]
     each = n // (2 * len(others)) if others else 0
     parts = [makers[kind](draws, each) for kind in others if each]
@@ -102,6 +108,45 @@ def functions(draws: Draws, n: int, width: int = 12) -> Tensor:
     for _ in range(2):
         h = torch.sin(torch.matmul(draws.normal(n, width, width) * draws.uniform(n, 1, 1, low=0.3, high=1.2), h))
     return coloured(draws, torch.matmul(draws.normal(n, 3, width), h).view(n, 3, TEXTURE, TEXTURE))
+
+
+def generators(draws: Draws, n: int, width: int = 8) -> Tensor:
+    """Return outputs of random convolutional generators, one for each image: noise at four scales, filtered and bent."""
+    z = draws.normal(n, width, 4, 4)
+    while z.shape[3] < TEXTURE:
+        z = F.interpolate(z, scale_factor=2.0, mode="bilinear", align_corners=False)
+        size = z.shape[3]
+        z = z + draws.normal(n, width, size, size) * draws.uniform(n, width, 1, 1) ** 3 * (8 / size)
+        kernels = draws.normal(n * width, width, 3, 3)
+        kernels[:, :, 1, 1] *= 4  # mostly mixtures of channels, or the finest scale would dominate
+        z = F.conv2d(F.pad(z, (1, 1, 1, 1), mode="replicate").view(1, n * width, size + 2, size + 2), kernels, groups=n)
+        z = z.view(n, width, size, size)
+        z = (z - z.mean((2, 3), keepdim=True)) / (z.std((2, 3), keepdim=True) + 1e-4)
+        z = F.leaky_relu(z + draws.uniform(n, width, 1, 1, low=-1), 0.1)
+    return coloured(draws, torch.matmul(draws.normal(n, 3, width), z.flatten(2)).view(n, 3, TEXTURE, TEXTURE))
+
+
+def fractals(draws: Draws, n: int, turns: int = 20) -> Tensor:
+    """Return Julia sets of z^2 + c with c near the edge of the Mandelbrot set: time to escape, and two orbit traps."""
+    x, y = _coordinates(draws.device, TEXTURE)
+    turn, zoom = draws.uniform(n, 1, 1, high=2 * math.pi), torch.exp(draws.uniform(n, 1, 1, low=-2.5, high=0.5))
+    cos, sin = zoom * torch.cos(turn), zoom * torch.sin(turn)
+    re = cos * x - sin * y + draws.uniform(n, 1, 1, low=-1)
+    im = sin * x + cos * y + draws.uniform(n, 1, 1, low=-1)
+    # The edge of the main cardioid, and a little beyond it.
+    angle, off = draws.uniform(n, 1, 1, high=2 * math.pi), draws.uniform(n, 1, 1, low=0.95, high=1.15)
+    a = off * (torch.cos(angle) / 2 - torch.cos(2 * angle) / 4)
+    b = off * (torch.sin(angle) / 2 - torch.sin(2 * angle) / 4)
+    trap_x, trap_y = draws.uniform(n, 1, 1, low=-1), draws.uniform(n, 1, 1, low=-1)
+    escape, point, line = torch.zeros_like(re), torch.full_like(re, 9.0), torch.full_like(re, 9.0)
+    for _ in range(turns):
+        # Clamped: points that have escaped would overflow, and their traps no longer change.
+        re, im = (re * re - im * im + a).clamp(-8, 8), (2 * re * im + b).clamp(-8, 8)
+        far = re * re + im * im
+        escape = escape + torch.exp(-far)
+        point = torch.minimum(point, (re - trap_x) ** 2 + (im - trap_y) ** 2)
+        line = torch.minimum(line, (re * trap_x + im * trap_y).abs())
+    return coloured(draws, torch.stack([escape, torch.log(point + 1e-3), torch.log(line + 1e-3)], dim=1))
 
 
 # -- scenes ------------------------------------------------------------------------------------------------------------
