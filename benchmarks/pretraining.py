@@ -3,8 +3,9 @@
 python -m benchmarks.recipes pretrain - --out DIRECTORY steps=1500,textures=noise+fractals,strokes=0
 
 writes DIRECTORY/NAME.safetensors for each variant, where NAME is --name or the variant without signs, and appends the
-settings, the seconds and the loss to `rows.jsonl`. In a queue of `benchmarks.recipes`, later commands can compare members that
-start from these weights: `members DATA strong:weights=DIRECTORY/NAME.safetensors`.
+settings, the seconds and the loss to `rows.jsonl`. `weights=procedural` or `weights=FILE` continues from these weights.
+In a queue of `benchmarks.recipes`, later commands can compare members that start from the new ones: `members DATA
+strong:weights=DIRECTORY/NAME.safetensors`.
 """
 
 import ast
@@ -16,12 +17,13 @@ from runoff.torch.pretraining import Pretrainer, Pretraining
 
 
 def settings_of(text):
-    """Return the settings of a variant: field=value,... with `+` between kinds of textures."""
+    """Return the settings of a variant and its first weights: field=value,... with `+` between kinds of textures."""
     changed = dict(change.split("=", 1) for change in text.split(",") if change)
+    weights = changed.pop("weights", None)
     values = {key: ast.literal_eval(value) for key, value in changed.items() if key != "textures"}
     if "textures" in changed:
         values["textures"] = tuple(changed["textures"].split("+"))
-    return Pretraining(**values)
+    return Pretraining(**values), weights
 
 
 def name_of(text):
@@ -32,8 +34,8 @@ def name_of(text):
 def pretrain(given, record):
     """Pretrain each variant, write its weights, and hand what it took to `record`."""
     for text in given.variants:
-        settings = settings_of(text)
-        pretrainer = Pretrainer("nin", settings, given.device)
+        settings, weights = settings_of(text)
+        pretrainer = Pretrainer("nin", settings, given.device, weights)
         started, recent = time.perf_counter(), []
         for step, loss in enumerate(pretrainer.run()):
             recent = [*recent[-99:], loss]

@@ -11,10 +11,9 @@ DATA is a name or a .npz file. A variant is the name of a recipe and what is cha
 members of each variant and prints how often they are right; the test images are not scored. `ensemble` trains all
 members of one variant and writes what they certify, for the average and for every network of a member alone:
 `benchmarks.results` makes tables of these rows. With `--ballots` it also keeps the ballots of the average for the test
-images. `inference` times networks that are not trained. `pretrain` makes first weights (`benchmarks.pretraining`), without
-any dataset. `queue` takes its commands,
-one per line, from a file that may grow while it is read, and stops at a line `end`; with `--wait` it waits for datasets
-that do not exist yet. Every result is written as soon as it is known.
+images. `inference` times networks that are not trained. `pretrain` makes first weights (`benchmarks.pretraining`).
+`queue` takes its commands, one per line, from a file that may grow while it is read, and stops at a line `end`; with
+`--wait` it waits for datasets that do not exist yet. Every result is written as soon as it is known.
 """
 
 import argparse

@@ -14,6 +14,7 @@ from runoff.torch.kernels import batch_and_head, matmul_norm_relu, norm_relu_poo
 Shape = tuple[int, ...]  # of one input: (channels, height, width), or (features,)
 Factory = Callable[[Shape, int], nn.Module]
 ROWS = 2**15  # above this number of pixels, a matrix product fused with batch norm is faster than separate kernels
+FEW = 256  # at most as many classes for which one kernel for the last mean and the linear layer is faster
 
 
 class Block(nn.Module):
@@ -171,7 +172,8 @@ class NetworkInNetwork(nn.Module):
         blocks = [block for block in self.blocks if type(block) is Block]
         if len(blocks) == len(self.blocks) and all(block.fused(x) for block in blocks):
             x = self._fused(blocks, x)
-            if type(self.head) is nn.Linear and self.head.bias is not None and self.head.in_features == x.shape[1]:
+            plain = type(self.head) is nn.Linear and self.head.bias is not None and self.head.in_features == x.shape[1]
+            if plain and self.head.out_features <= FEW:
                 return batch_and_head.head(x, self.head.weight, self.head.bias)
         else:
             for block in self.blocks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from runoff._io.files import written_whole
 from runoff._version import __version__
 from runoff.errors import check_whole
 from runoff.recipes import Recipe
-from runoff.torch import devices, networks
+from runoff.torch import devices, networks, starting
 from runoff.torch.building import State, build, seeded_generators, tensors_of
 from runoff.torch.procedural import KINDS, SIZE, Draws, scenes, textures
 from runoff.torch.training import optimizers
 
 FORMAT = "runoff weights 1"
 VIEW, WIDTH, OUT = 32, 1024, 128  # side of a view in pixels; hidden and output units of the projection head
+WARM_STEPS = 4  # the step that is captured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class Pretraining:
 
     steps: int
     batch: int = 1024  # scenes per step
+    size: int = VIEW  # side of a view in pixels
     seed: int = 0
     lr: float = 2e-3
     weight_decay: float = 1e-3
@@ -64,9 +66,12 @@ class Pretraining:
 class Pretrainer:
     """A network in pretraining: `run` trains it, `state` returns its weights."""
 
-    def __init__(self, network: str, settings: Pretraining, device: Any = None) -> None:
+    def __init__(
+        self, network: str, settings: Pretraining, device: Any = None, weights: str | Path | None = None
+    ) -> None:
         self.network, self.settings, self.device = network, settings, devices.find(device)
-        factory = networks.get(network)
+        factory = starting.start(network, weights)
+        self.first = starting.first_weights_of(factory)
         recipe = Recipe(epochs=1, optimizer="adamw", lr=settings.lr, weight_decay=settings.weight_decay)
         self.precision = devices.precision_of(recipe, self.device)
         source = np.random.SeedSequence(settings.seed)
@@ -74,31 +79,33 @@ class Pretrainer:
         module = build(factory, (VIEW, VIEW, 3), WIDTH, source)
         with seeded_generators(settings.seed):
             projection = nn.Sequential(nn.BatchNorm1d(WIDTH), nn.ReLU(), nn.Linear(WIDTH, OUT))
-        self.saved_names = _saved_names(factory)
+        self.saved_names = _saved_names(networks.get(network))
         format_ = torch.channels_last if getattr(module, "channels_last", False) else torch.contiguous_format
         self.module = module.to(device=self.device, memory_format=format_).train()  # type: ignore[call-overload]
         self.projection = projection.to(self.device).train()
         parameters = [*self.module.parameters(), *self.projection.parameters()]
         self.optimizer = optimizers.make(parameters, recipe)
         self.draws = Draws(settings.seed, self.device)
+        self.learn = _Captured(self._learn) if self.device.type == "cuda" else self._learn
 
     def run(self) -> Iterator[Tensor]:
         """Run all steps and yield the loss of each, on the device."""
         with devices.repeatable(self.precision, self.device):
             for step in range(self.settings.steps):
-                yield self._step(step)
+                self.optimizer.lr.fill_(self.settings.rate(step))
+                yield self.learn(self._views(self._images(step)))
 
-    def _step(self, step: int) -> Tensor:
-        settings = self.settings
-        images = self._images(step)
-        x = torch.cat([view(self.draws, images), view(self.draws, images)])
+    def _views(self, images: Tensor) -> Tensor:
+        x = torch.cat([view(self.draws, images, self.settings.size) for _ in range(2)])
         if getattr(self.module, "channels_last", False):
             x = x.contiguous(memory_format=torch.channels_last)
+        return x
+
+    def _learn(self, x: Tensor) -> Tensor:
         with torch.enable_grad():
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 hidden = self.module(x)
-            loss = contrast(self.projection(hidden.float()), settings.temperature)
-            self.optimizer.lr.fill_(settings.rate(step))
+            loss = contrast(self.projection(hidden.float()), self.settings.temperature)
             self.optimizer.step(loss)
         return loss.detach()
 
@@ -133,10 +140,36 @@ class Pretrainer:
             "precision": self.precision,
             "versions": f"runoff {__version__}, torch {torch.__version__}, python {platform.python_version()}",
             "settings": repr(asdict(self.settings)),
+            "weights": "random" if self.first is None else self.first.sha256,
         }
         data = save(self.state(), metadata)
         with written_whole(path, binary=True) as file:
             file.write(data)
+
+
+class _Captured:
+    """A step whose kernels are captured after a few calls, and replayed from then on without the host's work."""
+
+    def __init__(self, step: Callable[[Tensor], Tensor]) -> None:
+        self.step, self.called = step, 0
+        self.stream, self.graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self.called += 1
+        if self.called < WARM_STEPS:  # libraries initialise themselves in the first steps, which must not be captured
+            self.stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.stream):
+                loss = self.step(x)
+            torch.cuda.current_stream().wait_stream(self.stream)
+            return loss
+        if self.called == WARM_STEPS:
+            self.x = torch.empty_like(x)
+            torch.cuda.synchronize()
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.loss = self.step(self.x)
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.loss.clone()
 
 
 def _as_bytes(images: Tensor) -> Tensor:
@@ -157,8 +190,8 @@ def contrast(z: Tensor, temperature: float) -> Tensor:
     return F.cross_entropy(logits, torch.arange(2 * n, device=z.device).roll(n))
 
 
-def view(draws: Draws, images: Tensor) -> Tensor:
-    """Return one random view of each scene, (n, 3, VIEW, VIEW), normalised over the batch."""
+def view(draws: Draws, images: Tensor, size: int = VIEW) -> Tensor:
+    """Return one random view of each scene, (n, 3, size, size), normalised over the batch."""
     n = len(images)
     area, aspect = draws.uniform(n, low=0.15), torch.exp(0.28 * draws.uniform(n, low=-1))
     wide, high = (area * aspect).sqrt().clamp(max=1), (area / aspect).sqrt().clamp(max=1)
@@ -166,7 +199,7 @@ def view(draws: Draws, images: Tensor) -> Tensor:
     mirror = torch.where(draws.chance(0.5, n), -1.0, 1.0)
     turn = draws.uniform(n, low=-0.25, high=0.25)
     cos, sin = torch.cos(turn), torch.sin(turn)
-    line = (torch.arange(VIEW, device=images.device) + 0.5) * (2 / VIEW) - 1
+    line = (torch.arange(size, device=images.device) + 0.5) * (2 / size) - 1
     x, y = (wide * mirror)[:, None, None] * line[None, None, :], high[:, None, None] * line[None, :, None]
     across = cos[:, None, None] * x - sin[:, None, None] * y + right[:, None, None]
     along = sin[:, None, None] * x + cos[:, None, None] * y + down[:, None, None]

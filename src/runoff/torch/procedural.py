@@ -111,16 +111,17 @@ def functions(draws: Draws, n: int, width: int = 12) -> Tensor:
 
 
 def generators(draws: Draws, n: int, width: int = 8) -> Tensor:
-    """Return outputs of random convolutional generators, one for each image: noise at four scales, filtered and bent."""
+    """Return outputs of random convolutional generators, one per image: noise at several scales, filtered and bent."""
     z = draws.normal(n, width, 4, 4)
     while z.shape[3] < TEXTURE:
         z = F.interpolate(z, scale_factor=2.0, mode="bilinear", align_corners=False)
         size = z.shape[3]
         z = z + draws.normal(n, width, size, size) * draws.uniform(n, width, 1, 1) ** 3 * (8 / size)
-        kernels = draws.normal(n * width, width, 3, 3)
-        kernels[:, :, 1, 1] *= 4  # mostly mixtures of channels, or the finest scale would dominate
-        z = F.conv2d(F.pad(z, (1, 1, 1, 1), mode="replicate").view(1, n * width, size + 2, size + 2), kernels, groups=n)
-        z = z.view(n, width, size, size)
+        kernels = draws.normal(n, width, width, 9)
+        kernels[..., 4] *= 4  # the middle: mostly mixtures of channels, or the finest scale would dominate
+        # Products over patches: a convolution with as many groups as images is slow.
+        patches = F.unfold(F.pad(z, (1, 1, 1, 1), mode="replicate"), 3)
+        z = torch.matmul(kernels.flatten(2), patches).view(n, width, size, size)
         z = (z - z.mean((2, 3), keepdim=True)) / (z.std((2, 3), keepdim=True) + 1e-4)
         z = F.leaky_relu(z + draws.uniform(n, width, 1, 1, low=-1), 0.1)
     return coloured(draws, torch.matmul(draws.normal(n, 3, width), z.flatten(2)).view(n, 3, TEXTURE, TEXTURE))

@@ -28,6 +28,7 @@ MAX_CHANNELS = 192
 TESTED_VERSIONS = ("3.6.0",)  # of Triton; the code that these generate for the kernels was inspected and tested
 SHARED_MEMORY = 227 * 1024  # bytes that a program needs for these tiles
 MAX_BLOCKS = 32  # blocks of rows in sums; more are faster for one network, fewer for several at a time
+MANY_ROWS, MANY_BLOCKS = 1 << 19, 128  # with more rows than a member's batches have, one network fills the GPU
 BACK = {"BM": 64, "BK": 32, "STAGES": 4, "num_warps": 4}
 
 
@@ -92,7 +93,8 @@ def _power_of_two(n: int) -> int:
 def _sums(x: Tensor, y: Tensor) -> Tensor:
     """Return the product x' y with the column sums of y as its last row: (n_x + 1, n_y)."""
     n_rows, (n_x, n_y) = len(x), (x.shape[1], y.shape[1])
-    each = 64 * -(-n_rows // (64 * min(MAX_BLOCKS, max(1, math.isqrt(n_rows // 32)))))
+    most = MAX_BLOCKS if n_rows < MANY_ROWS else MANY_BLOCKS
+    each = 64 * -(-n_rows // (64 * min(most, max(1, math.isqrt(n_rows // 32)))))
     n_blocks = -(-n_rows // each)
     parts = torch.empty(n_blocks, n_x + 1, n_y, device=x.device)
     x1, x2 = _parts(n_x, 64)
