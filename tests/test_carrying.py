@@ -198,3 +198,40 @@ def test_what_cannot_be_continued_is_refused(tiny, tmp_path):  # noqa: ARG001
         changed = dict(arrays) | {"used": arrays["used"] + 1}
     np.savez(file, **changed)
     assert "was altered or damaged: remove it" in refused("--table", "T2", code=4)
+
+
+FORGERIES = {
+    "members as floats": lambda arrays, _: {"members": arrays["members"].astype(np.float32)},
+    "members as a mask": lambda arrays, _: {"members": arrays["members"].astype(bool)},
+    "numbers of networks as floats": lambda arrays, _: {"used": arrays["used"] - 0.5},
+    "numbers of networks as booleans": lambda arrays, _: {"used": arrays["used"].astype(bool)},
+    "an endless time": lambda _, about: {"about": np.array(json.dumps(about | {"seconds": float("inf")}))},
+    "a time before the start": lambda _, about: {"about": np.array(json.dumps(about | {"seconds": -1}))},
+    "no device": lambda _, about: {"about": np.array(json.dumps(about | {"trained_with": [{}]}))},
+    "a device that is a number": lambda _, about: {
+        "about": np.array(json.dumps(about | {"trained_with": [{"device": 1}]}))
+    },
+}
+
+
+@pytest.mark.parametrize("forged", FORGERIES.values(), ids=FORGERIES)
+def test_forged_files_are_refused_in_one_sentence(forged, tmp_path):
+    """NumPy also takes floats, masks and infinity where only numbers of members or seconds make sense."""
+    file = tmp_path / "sums.npz"
+    jobs = [SimpleNamespace(member=m, seed=0, key=(m, 0)) for m in range(2)]
+    work = SimpleNamespace(
+        rows=[np.arange(3)] * 2, labels=np.array([0, 1, 1]), n_classes=3, inputs=np.zeros((5, 2), np.uint8),
+        pipeline=SimpleNamespace(jobs=jobs),
+    )  # fmt: skip
+    settings = SimpleNamespace(spread=1, to_dict=dict)
+    carried = carrying.Carried.open(file, settings, work)
+    for job in jobs:
+        carried.add(SimpleNamespace(**vars(job), refused=None, scores=np.ones((5, 3), np.float32)))
+    carried.write()
+    with np.load(file) as stored:
+        arrays = dict(stored)
+    assert carrying.Carried.open(file, settings, work).n_networks == 2
+    np.savez(file, **arrays | forged(arrays, json.loads(str(arrays["about"]))))
+    with pytest.raises(StorageError, match=r"sums.npz .*: remove it") as raised:
+        carrying.Carried.open(file, settings, work)
+    assert "\n" not in str(raised.value)

@@ -4,6 +4,7 @@ import builtins
 import os
 import pickle
 import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,33 @@ def test_hostile_pickles_do_nothing(data, monkeypatch):
     with pytest.raises(_pickles.PickleError):
         _pickles.loads(data)
     assert not Path("owned").exists()
+
+
+ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R(K\x01"
+REST = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R\x89C\x01atb."
+DEEP = {"deep": b"K\x01" + b"\x85" * 10**5, "doubled 60 times": b"K\x01" + b"q\xffh\xff\x86" * 60}
+
+
+@pytest.mark.parametrize("value", DEEP.values(), ids=DEEP)
+def test_hostile_names_and_shapes_are_not_quoted(value):
+    """As text, tuples of tuples can be too deep for Python, and far larger than any memory."""
+    with pytest.raises(_pickles.PickleError, match="it has a name that is not text"):
+        _pickles.loads(b"\x80\x04" + value + b"\x8c\x01a\x93.")
+    with pytest.raises(_pickles.PickleError, match="it has an array of an impossible shape"):
+        _pickles.loads(ARRAY + value + b"\x85" + REST)
+
+
+def test_a_hostile_shape_with_many_dimensions_is_refused_at_once():
+    started = time.process_time()
+    with pytest.raises(_pickles.PickleError, match="it has an array of an impossible shape"):
+        _pickles.loads(ARRAY + b"(" + (b"\x8a\xff" + b"\x7f" * 255) * 2**15 + b"t" + REST)
+    assert time.process_time() - started < 2
+
+
+def test_long_names_are_cut_in_messages():
+    with pytest.raises(_pickles.PickleError, match="which is never called") as raised:
+        _pickles.loads(b"c" + b"a" * 5000 + b"\nsystem\n.")
+    assert len(str(raised.value)) < 200
 
 
 def test_a_hostile_pickle_is_an_integrity_error(cifar10, tmp_path):

@@ -20,9 +20,14 @@ from runoff._io import directories, manifests
 from runoff._io.files import open_array, sha256_of
 from runoff._kernels import compiling
 from runoff.cli import main
-from runoff.errors import CheckpointError, StorageError
-from runoff.runs import Run
-from runoff.saving import long_form, tables
+from runoff.errors import CheckpointError, RunoffError, StorageError
+from runoff.fitting import labels
+from runoff.recipes import Recipe
+from runoff.runs import Run, Settings
+from runoff.runs.work import trainer_settings
+from runoff.saving import long_form, tables, trusted
+from runoff.torch import networks
+from runoff.verify._report import Report
 
 
 def certify(path, *more):
@@ -280,6 +285,76 @@ def test_names_with_line_breaks_are_told_in_one_line(tmp_path):
         long_form.read_scores(path)
 
 
+LONG = "long\nname " * 2000
+
+
+def user_arrays(path, **changed):
+    """Write a small dataset with some arrays replaced, and return its path."""
+    arrays = {"x_train": np.zeros((2, 3, 3), np.uint8), "y_train": np.arange(2)}
+    arrays |= {"x_test": arrays["x_train"], "y_test": arrays["y_train"]}
+    np.savez(path / "data.npz", **arrays | changed)
+    return path / "data.npz"
+
+
+def records(path):
+    """Write an array of records with a long name."""
+    np.save(path / "scores.npy", np.zeros(2, [(LONG[:2000], "f4"), ("b", "f4")]))
+    return path / "scores.npy"
+
+
+FORGED_RUN = Settings(
+    dataset="a", fingerprint="0", n_partitions=2, network="small", recipe={"epochs": 1, "milestones": [LONG]}
+)
+
+NAMES = {
+    "a file of a manifest": lambda path: manifests.check_file(path, LONG, ""),
+    "an impossible file of a manifest": lambda path: manifests.check_file(path, "a\0b" + LONG, ""),
+    "records": lambda path: open_array(records(path)),
+    "records of a dataset": lambda path: datasets.load(user_arrays(path, y_train=np.zeros(2, [(LONG[:2000], "i8")]))),
+    "a class twice": lambda path: datasets.load(user_arrays(path, classes=np.array([LONG, LONG]))),
+    "another class": lambda path: datasets.load(user_arrays(path, classes=np.array([LONG, "b"])), classes=["a", "b"]),
+    "a dataset": lambda _: datasets.load(LONG),
+    "a recipe": lambda _: Recipe.from_dict({LONG: 1}),
+    "a schedule": lambda _: Recipe(epochs=1, schedule=LONG),
+    "a network": lambda _: networks.get(LONG),
+    "a network from a file": lambda _: networks.get(f"{LONG}.py:f"),
+    "a milestone of a run": lambda _: trainer_settings(FORGED_RUN, np.zeros((1, 4, 4, 1), np.uint8), 3, device="cpu"),
+    "a label": lambda _: labels.codes([LONG], np.array(["a", "b"])),
+}
+
+
+@pytest.mark.parametrize("read", NAMES.values(), ids=NAMES)
+def test_long_names_in_files_are_cut_in_messages(read, tmp_path):
+    with pytest.raises(RunoffError) as raised:
+        read(tmp_path)
+    assert len(str(raised.value).replace(str(tmp_path), "")) < 1500
+    assert "\n" not in str(raised.value)
+
+
+def test_types_of_a_hostile_member_are_cut_in_the_message():
+    many = trusted.refusal([f"evil.module.Name{i}" for i in range(1000)])
+    assert len(many) < 1500
+    assert "trusted=('mine.Model',)" in trusted.refusal(["mine.Model"])
+
+
+def test_names_of_a_hostile_directory_are_cut_in_reports():
+    report = Report("run")
+    report.files(LONG, LONG)
+    report.skipped(LONG, LONG)
+    for told in (str(report.failures[0]), report.not_checked[0]):
+        assert len(told) < 1500
+        assert "\n" not in told
+
+
+def test_a_run_whose_manifest_lists_an_impossible_file_is_refused(tmp_path):
+    run = a_run(tmp_path / "run")
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["files"]["a\0b"] = "0" * 64
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    result = certify(run)
+    assert (result.exit_code, "which is not a valid file name: its manifest was altered" in result.stderr) == (4, True)
+
+
 def test_deep_and_huge_manifests_get_a_sentence(tmp_path, monkeypatch):
     run = a_run(tmp_path / "run")
     whole = (run / "manifest.json").read_text()
@@ -342,6 +417,10 @@ def test_saved_classifiers_with_pipes_and_impossible_sizes(tmp_path):
         (tmp_path / "model" / "manifest.json").write_text(json.dumps(json.loads(whole) | {"partition": partition}))
         with pytest.raises(StorageError, match=r"claims -?\d+ parts and -?\d members per bucket"):
             RunoffClassifier.load(tmp_path / "model")
+    forged = json.dumps(json.loads(whole) | {"partition": [10**4000, 1, [0], "content"]})
+    (tmp_path / "model" / "manifest.json").write_text(forged)
+    with pytest.raises(StorageError, match=r"claims 10{39} parts and 1 members per bucket"):
+        RunoffClassifier.load(tmp_path / "model")
     for width in (["x" * 3000, [3]], ["dense", ["3"]], ["table", [3]], ["dense", 3], [["dense"], [3]]):
         (tmp_path / "model" / "manifest.json").write_text(json.dumps(json.loads(whole) | {"width": width}))
         with pytest.raises(StorageError, match="has samples of an invalid form: its manifest was altered"):

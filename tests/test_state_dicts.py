@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -97,6 +98,45 @@ def test_long_names_are_cut_in_messages():
     with pytest.raises(StateDictError, match="which is never called") as raised:
         read(data)
     assert len(str(raised.value)) < 200
+
+
+SHAPE = b"K\x03K\x04\x86"  # of "plain"
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (b"K\x03" + b"\x85" * 10**5 + b"K\x04\x86", "whose shape or strides are not whole numbers"),
+        (b"K\x03" + b"q\xffh\xff\x86" * 60 + b"K\x04\x86", "whose shape or strides are not whole numbers"),
+        (b"(" + (b"\x8a\xff" + b"\x7f" * 255) * 2**16 + b"t", "whose shape or strides are not whole numbers"),
+    ],
+    ids=["deep", "doubled 60 times", "long"],
+)
+def test_a_hostile_shape_is_not_quoted(shape, message):
+    """As text, tuples of tuples can be too deep for Python, and far larger than any memory."""
+    data = older({"plain": example()["plain"]})
+    assert SHAPE in data
+    with pytest.raises(StateDictError, match=message) as raised:
+        read(data.replace(SHAPE, shape))
+    assert len(str(raised.value)) < 200
+
+
+def test_the_size_of_a_tensor_with_many_dimensions_is_computed_at_once():
+    n, zeros = 2**15, b"K\x00" * 2**15
+    data = older({"plain": example()["plain"]}).replace(SHAPE, b"(" + (b"\x8a\xff" + b"\x7f" * 255) * n + b"t")
+    data = data.replace(b"K\x04K\x01\x86", b"(" + zeros + b"t")
+    started = time.process_time()
+    with pytest.raises(StateDictError, match=r"tensor of shape \(\d+ with 12 values"):
+        read(data)
+    assert time.process_time() - started < 2
+
+
+@pytest.mark.parametrize("deep", [b"]" + b"\x85" * 10**5, b"]" + b"q\xffh\xff\x86" * 60], ids=["deep", "doubled"])
+def test_hostile_names_of_storages_are_not_compared(deep):
+    data = older({"plain": example()["plain"]})
+    head, key = data.rpartition(b"]")[0], b"X\x01\x00\x00\x00a"
+    with pytest.raises(StateDictError, match="its list of storages is not that of its tensors"):
+        read(head + b"](" + deep + key + deep + key + b"e.")
 
 
 @settings(max_examples=50)

@@ -13,11 +13,11 @@ from sklearn.base import clone
 from helpers import run
 from runoff import recipes
 from runoff.cli import main
-from runoff.errors import StorageError
+from runoff.errors import InputError, StorageError
 from runoff.isolation import seeds_of
 from runoff.report.source import Source
 from runoff.runs import Run
-from runoff.torch import TorchClassifier, Trainer, building, networks, starting
+from runoff.torch import TorchClassifier, Trainer, building, networks, published, starting
 from runoff.torch.identities import Identities, architecture
 from tests.test_torch_isolation import PLAIN, TEST_X, TEST_Y, TRAIN_X, TRAIN_Y, jobs, same, trained
 
@@ -57,6 +57,46 @@ def test_the_number_of_channels_is_fitted(tmp_path):
         given = module.features[0](x.expand(-1, channels, -1, -1))
         torch.testing.assert_close(given, colours.features[0](x.expand(-1, 3, -1, -1)), rtol=1e-4, atol=1e-5)
         assert torch.equal(module.features[4].weight, state["features.4.weight"])
+
+
+def safetensors_file(path, name, kind, shape, body):
+    """Write a safetensors file of one tensor, which the package that writes such files would not write."""
+    header = json.dumps({name: {"dtype": kind, "shape": shape, "data_offsets": [0, len(body)]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + body)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "shape", "message"),
+    [
+        ("features." + "1" * 5000, "F32", [1], "which the network does not have"),
+        ("features.\n" * 5, "F32", [1], "have a tensor 'features. features. .* which the network does not have"),
+        ("features.0.weight", "F32", [1] * 60, r"of shape \(1, 1, .*, but the network's has"),
+        ("features.0.weight", "F32", [1] * 5000, "is invalid: only tensors with up to 64 dims"),
+        ("features.0.weight", "F8_E4M3", [4], "is invalid: .* not implemented"),
+    ],
+)
+def test_hostile_tensors_get_a_short_sentence(tmp_path, name, kind, shape, message):
+    file = tmp_path / "w.safetensors"
+    safetensors_file(file, name, kind, shape, bytes(4))
+    with pytest.raises(InputError, match=message) as raised:
+        starting.start("small", file)((1, 8, 8), 10)
+    assert len(str(raised.value).replace(str(file), "")) < 300
+    assert "\n" not in str(raised.value)
+    with pytest.raises(InputError, match=r"encoder must be (a safetensors file|the weights of one of)"):
+        published.get(file)
+
+
+FORGED_PATHS = {"NUL": "a\0b", "half a pair": "\ud800", "no home": "~nobody-here/a", "long": "a\n" * 5000}
+
+
+@pytest.mark.parametrize("given", FORGED_PATHS.values(), ids=FORGED_PATHS)
+def test_a_forged_path_of_weights_gets_a_short_sentence(given):
+    described = {"given": given, "sha256": "0" * 64}
+    for read in (lambda: starting.recorded("small", described), lambda: published.get(given)):
+        with pytest.raises(InputError, match=r"or a safetensors file, but .* cannot be read: ") as raised:
+            read()
+        assert len(str(raised.value)) < 600
+        assert "\n" not in str(raised.value)
 
 
 def test_members_that_start_from_weights_are_the_same_in_any_company(tmp_path):

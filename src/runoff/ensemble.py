@@ -376,7 +376,7 @@ class Ensemble(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return X, self._fixed_classes[labels.codes(values, self._fixed_classes)]
         if not reset and (array.dtype.kind in "US") != (self._labels.dtype.kind in "US"):
             known = self._labels[:1].tolist()[0]
-            raise InputError(f"y must hold labels like {known!r} as in fit, got {values[0]!r}")
+            raise InputError(f"y must hold labels like {known!r:.60} as in fit, got {values[0]!r:.60}")
         return X, array
 
     def _samples_of(self, X: Any, reset: bool) -> Samples:

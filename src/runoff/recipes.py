@@ -79,22 +79,22 @@ class Recipe:
         for name, allowed in (("schedule", SCHEDULES), ("optimizer", OPTIMIZERS), ("precision", PRECISIONS)):
             if getattr(self, name) not in allowed:
                 raise InputError(
-                    f"a recipe's {name} must be one of {', '.join(map(repr, allowed))}, got {getattr(self, name)!r}"
+                    f"a recipe's {name} must be one of {', '.join(map(repr, allowed))}, got {getattr(self, name)!r:.60}"
                 )
         for name, least in (("epochs", 1), ("batch_size", 2), ("crop", 0), ("cutout", 0), ("test_shift", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputError(f"a recipe's {name} must be a whole number of at least {least}, got {value!r}")
+                raise InputError(f"a recipe's {name} must be a whole number of at least {least}, got {value!r:.60}")
         for name in NUMBERS:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-                raise InputError(f"a recipe's {name} must be a number of at least 0, got {value!r}")
+                raise InputError(f"a recipe's {name} must be a number of at least 0, got {value!r:.60}")
         for name in ("jitter", "cutmix", "average"):
             if getattr(self, name) > 1:
-                raise InputError(f"a recipe's {name} must be at most 1, got {getattr(self, name)!r}")
+                raise InputError(f"a recipe's {name} must be at most 1, got {getattr(self, name)!r:.60}")
         for name in ("trivial", "leftover"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(f"a recipe's {name} must be True or False, got {getattr(self, name)!r}")
+                raise InputError(f"a recipe's {name} must be True or False, got {getattr(self, name)!r:.60}")
         object.__setattr__(self, "milestones", tuple(int(epoch) for epoch in self.milestones))
 
     @property
@@ -151,7 +151,7 @@ class Recipe:
     def from_dict(cls, data: dict[str, Any]) -> Recipe:
         """Return the recipe that a manifest records."""
         if unknown := sorted(set(data) - {field.name for field in fields(cls)}):
-            raise InputError(f"a recipe has no field {unknown[0]!r}: it was written by another release")
+            raise InputError(f"a recipe has no field {unknown[0]!r:.60}: it was written by another release")
         return cls(**data)
 
 

@@ -37,7 +37,8 @@ def odd_values(rng: Random) -> Any:
         lambda: float("inf"),
         lambda: "",
         lambda: "0",
-        lambda: "x" * 300,
+        lambda: "x" * 3000,
+        lambda: "a\nb",
         lambda: "../../../etc/passwd",
         lambda: "/etc/passwd",
         lambda: "a\0b",
@@ -246,7 +247,7 @@ def in_safetensors(rng: Random, data: bytes) -> bytes:
     """Another header over the same tensors: names, types, shapes, places, length; or other tensors below it."""
     length = struct.unpack("<Q", data[:8])[0]
     header, body = data[8 : 8 + length], data[8 + length :]
-    how = int(rng.integers(6))
+    how = int(rng.integers(7))
     if how == 0:
         return struct.pack("<Q", pick(rng, [0, 1, length - 1, length + 8, 2**31, 2**63, 2**64 - 1])) + data[8:]
     if how == 1:
@@ -261,6 +262,15 @@ def in_safetensors(rng: Random, data: bytes) -> bytes:
         kind = pick(rng, [float("nan"), float("inf"), -1e38, 0.0])  # weights that are not numbers, or too large
         at = 4 * int(rng.integers(max(1, len(body) // 4)))
         body = body[:at] + struct.pack("<f", kind) + body[at + 4 :]
+    elif how == 4:  # another type and other dimensions, of as many bytes
+        described = json.loads(header)
+        name = pick(rng, sorted(set(described) - {"__metadata__"}))
+        start, stop = described[name]["data_offsets"]
+        kind, size = pick(
+            rng, [("F8_E4M3", 1), ("BOOL", 1), ("BF16", 2), ("U16", 2), ("I32", 4), ("F64", 8), ("C64", 8)]
+        )
+        described[name] |= {"dtype": kind, "shape": [1] * pick(rng, [0, 60, 5000]) + [(stop - start) // size]}
+        header = json.dumps(described).encode()
     else:
         header = in_json(rng, header)
     return struct.pack("<Q", len(header)) + header + body
@@ -284,6 +294,8 @@ FRAGMENTS = [
     b"0" * 50,
     b"2" * 200,
     b"\x87" * 20,
+    b"\x85" * 10**5,  # a tuple in a tuple, deeper than any text
+    b"q\xffh\xff\x86" * 60,  # a tuple that has itself twice, 60 times: endless as text
     b".",
     b"N",
     b"G\x7f\xf8\0\0\0\0\0\0",

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from runoff._io.state_dicts import StateDictError
 from runoff.encoders import Encoder
+from runoff.errors import StorageError
 from tests.torture import bases, damage
 from tests.torture.damage import Random, pick
 from tests.torture.reading import Files, NotHereError, Reader
@@ -36,6 +38,7 @@ class _Torch(Reader):
 class StateDicts(_Torch):
     """Files of PyTorch's older format: pickles that are interpreted, never unpickled."""
 
+    allowed = (StateDictError,)
     by_path = False
     about = ("it ", "its ")
 
@@ -57,6 +60,7 @@ class StateDicts(_Torch):
 class EncoderPackages(StateDicts):
     """The weights of a package, whose digest is forged: what is converted must be the published weights."""
 
+    allowed = (StorageError,)
     strict = True
     about = ("weights",)
 

@@ -17,7 +17,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from runoff._io.locks import try_lock
-from runoff._io.text import size
+from runoff._io.text import one_line, size
 from runoff.errors import InputError
 
 VERSIONS = ((1, 0), (2, 0), (3, 0))  # of the .npy format
@@ -57,6 +57,19 @@ def read_regular(path: str | Path, most: int = LARGEST) -> bytes:
         return file.read()
 
 
+def read_given(given: str | Path, expected: str) -> tuple[Path, bytes]:
+    """Return the path that a user or a manifest names, and the content of its file.
+
+    `expected` is the first half of the error if it cannot be read, as in "weights must be None or a file".
+    """
+    try:
+        path = Path(given).expanduser()
+        return path, read_regular(path)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: the home directory of an unknown user
+        reason = (error.strerror if isinstance(error, OSError) else None) or one_line(error, 100)
+        raise InputError(f"{expected}, but {one_line(given, 300)} cannot be read: {reason}") from None
+
+
 def sha256_of(path: str | Path) -> str:
     """Return the SHA-256 of a regular file, in hexadecimal, without holding the file in memory."""
     hashed = hashlib.sha256()
@@ -82,7 +95,7 @@ def open_array(path: str | Path) -> NDArray[Any]:
     if dtype.hasobject:
         raise InputError(f"{path} must hold numbers, got pickled objects, which are never loaded: save a plain array")
     if dtype.subdtype is not None or dtype.names is not None:
-        raise InputError(f"{path} must hold numbers, got records ({dtype}): save a plain array")
+        raise InputError(f"{path} must hold numbers, got records ({one_line(dtype, 60)}): save a plain array")
     if not dtype.itemsize:
         raise InputError(f"{path} must hold numbers, got values of zero bytes: save a plain array")
     expected = start + dtype.itemsize * int(np.prod(shape, dtype=object))
@@ -120,7 +133,7 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     except Exception as error:  # NumPy parses a header as Python source, which can raise almost anything
         raise InputError(f"it has a damaged header ({type(error).__name__})") from None
     if version not in VERSIONS or not all(type(n) is int and n >= 0 for n in shape):
-        raise InputError(f"it has a header of version {version} and shape {shape}")
+        raise InputError(f"it has a header of version {version} and shape {one_line(shape, 60)}")
     return shape, fortran, dtype
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from runoff._io.files import read_regular, sha256_of
+from runoff._io.text import one_line
 from runoff.errors import StorageError
 
 LARGEST_MANIFEST = 2**28  # bytes
@@ -70,14 +71,15 @@ def check_file(path: Path, name: str, digest: str) -> None:
     """Raise StorageError for a file whose content does not match the manifest."""
     try:
         actual = sha256_of(path / name)
-    except UnicodeError:
+    except ValueError:  # it has NUL, or half of a surrogate pair
         raise StorageError(
             f"{path} lists {name!r:.100}, which is not a valid file name: its manifest was altered"
         ) from None
     except OSError as error:
-        raise StorageError(f"{path} is incomplete: {name} cannot be read ({error.strerror})") from None
+        raise StorageError(f"{path} is incomplete: {one_line(name, 100)} cannot be read ({error.strerror})") from None
     if actual != digest:
-        raise StorageError(f"{path} was altered or damaged: {name} does not match the SHA-256 in the manifest")
+        what = one_line(name, 100)
+        raise StorageError(f"{path} was altered or damaged: {what} does not match the SHA-256 in the manifest")
 
 
 def checked_bytes(path: Path, name: str, digest: str) -> bytes:
@@ -85,7 +87,8 @@ def checked_bytes(path: Path, name: str, digest: str) -> bytes:
     check_file(path, name, digest)
     data = read_regular(path / name)
     if sha256(data) != digest:
-        raise StorageError(f"{path} was altered while it was read: {name} does not match the SHA-256 in the manifest")
+        what = one_line(name, 100)
+        raise StorageError(f"{path} was altered while it was read: {what} does not match the SHA-256 in the manifest")
     return data
 
 

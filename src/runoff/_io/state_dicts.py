@@ -64,14 +64,15 @@ def read(data: bytes) -> dict[str, NDArray[Any]]:
         return {name: _array(tensor, storages[tensor.storage.key]) for name, tensor in tensors.items()}
     except StateDictError:
         raise
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise StateDictError(f"it is not a file of tensors ({type(error).__name__})") from None
 
 
 def _storages(file: io.BytesIO, tensors: dict[str, _Tensor], order: Any) -> dict[str, NDArray[Any]]:
     """Return the storages, which follow the pickles, each after its number of values."""
     described = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
-    if not isinstance(order, list) or sorted(order) != sorted(described):
+    are_keys = isinstance(order, list) and all(type(key) is str for key in order)
+    if not are_keys or sorted(order) != sorted(described):
         raise StateDictError("its list of storages is not that of its tensors")
     storages = {}
     for key in order:
@@ -87,18 +88,21 @@ def _storages(file: io.BytesIO, tensors: dict[str, _Tensor], order: Any) -> dict
 
 
 def _array(tensor: _Tensor, storage: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy of a tensor's values, after checking that all lie in its storage."""
+    """Return a copy of a tensor's values, after checking that all lie in its storage.
+
+    Only numbers are quoted in messages: tuples of tuples can be deeper, and as text far longer, than their file.
+    """
     shape, strides = tensor.shape, tensor.strides
     if not all(type(n) is int and n >= 0 for n in (tensor.offset, *shape, *strides)) or len(shape) != len(strides):
-        raise StateDictError(f"it has a tensor of shape {one_line(shape, 60)} and strides {one_line(strides, 60)}")
+        raise StateDictError("it has a tensor whose shape or strides are not whole numbers, one per dimension")
     last = tensor.offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     if tensor.storage.size != len(storage) or 0 in shape or last >= len(storage):
         raise StateDictError(f"it has a tensor of shape {one_line(shape, 60)} beyond its {len(storage)} values")
     count = 1
     for n in shape:
         count *= n
-    if count > len(storage):
-        raise StateDictError(f"it has a tensor of shape {one_line(shape, 60)} with {len(storage)} values")
+        if count > len(storage):  # at once: the product of very many numbers takes minutes
+            raise StateDictError(f"it has a tensor of shape {one_line(shape, 60)} with {len(storage)} values")
     steps = [step * storage.itemsize for step in strides]
     return np.lib.stride_tricks.as_strided(storage[tensor.offset :], shape, steps, writeable=False).copy()
 

@@ -121,7 +121,7 @@ def checked_labels(certificates: Certificates, y_true: ArrayLike) -> NDArray[Any
         outside = np.flatnonzero(~np.isin(labels, certificates.classes))
         known = f"labels from {certificates.classes.tolist()!r:.200}"
     if outside.size:
-        raise InputError(f"y_true must be {known}, got {labels.tolist()[outside[0]]!r} for input {outside[0]}")
+        raise InputError(f"y_true must be {known}, got {labels.tolist()[outside[0]]!r:.60} for input {outside[0]}")
     return labels
 
 

@@ -86,7 +86,7 @@ def load(
                 raise DatasetError(f"size applies to folders of images only, not to {given!r}: leave it out")
             return _folders.read_npz(path, classes)
     raise DatasetError(
-        f"{given!r} is neither a dataset ({', '.join(CATALOGUE)}) nor a .npz file nor a folder of images"
+        f"{given!r:.300} is neither a dataset ({', '.join(CATALOGUE)}) nor a .npz file nor a folder of images"
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runoff._io.text import one_line
 from runoff.datasets._archives import BROKEN, is_refusal
 from runoff.datasets._dataset import Dataset
 from runoff.datasets._texts import TextDataset
@@ -34,4 +35,4 @@ class Candidate:
             if isinstance(error, OSError) and is_refusal(error) and not isinstance(error, FileNotFoundError):
                 raise MissingError(f"{error.filename or self.where} cannot be read: {error.strerror}") from None
             missing = f"there is no {error.filename}" if isinstance(error, FileNotFoundError) else ""
-            raise LayoutError(missing or f"{error!s:.200}" or type(error).__name__) from error
+            raise LayoutError(missing or one_line(error) or type(error).__name__) from error

@@ -33,7 +33,9 @@ def fixed_classes(given: Classes | None, stored: tuple[str, ...] | None, where: 
     names = _names(given)
     if stored is None or names == stored or (_is_number(given) and len(names) == len(stored)):
         return names if stored is None else stored
-    differing = ((repr(name), repr(other)) for name, other in zip(names, stored, strict=False) if name != other)
+    differing = (
+        (f"{name!r:.60}", f"{other!r:.60}") for name, other in zip(names, stored, strict=False) if name != other
+    )
     got, expected = next(differing) if len(names) == len(stored) else (f"{len(names)} classes", f"{len(stored)}")
     raise DatasetError(f"classes must agree with {where}, got {got} instead of {expected}: leave classes out")
 
@@ -66,7 +68,7 @@ def check_names(names: tuple[str, ...], where: str) -> tuple[str, ...]:
         if not name.strip():
             raise DatasetError(f"{where} must have no empty names, but number {i + 1} is empty: remove it")
         if name in seen:
-            raise DatasetError(f"{where} must have different names, got {name!r} twice: remove one of them")
+            raise DatasetError(f"{where} must have different names, got {name!r:.60} twice: remove one of them")
         seen.add(name)
     return names
 

@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runoff._io.opcodes import Interpreter
+from runoff._io.text import one_line
+
+MOST_DIMENSIONS = 32
 
 
 class PickleError(ValueError):
@@ -51,7 +54,7 @@ def loads(data: bytes) -> Any:
         return _Reader().run(data)
     except PickleError:
         raise
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise PickleError(f"it is not a pickle of plain values ({type(error).__name__})") from None
 
 
@@ -88,9 +91,10 @@ class _Reader(Interpreter):
         self.push_name(*self.popped(2))
 
     def push_name(self, module: Any, name: Any) -> None:
-        reference = _Name(module, name)
-        if type(module) is not str or type(name) is not str or reference not in ALLOWED:
-            raise PickleError(f"it names {module}.{name}, which is never called")
+        if type(module) is not str or type(name) is not str:  # not quoted: as text, tuples of tuples can be endless
+            raise PickleError("it has a name that is not text")
+        if (reference := _Name(module, name)) not in ALLOWED:
+            raise PickleError(f"it names {one_line(f'{module}.{name}', 60)}, which is never called")
         self.stack.append(reference)
 
     def do_reduce(self, _: Any) -> None:
@@ -111,8 +115,10 @@ class _Reader(Interpreter):
         state = self.popped(1)[0]
         match self.stack[-1], state:
             case _Array() as array, (1, tuple(shape), _Uint8(), 0 | False, bytes(data)) if array.value is None:
-                if not all(type(n) is int and n >= 0 for n in shape) or int(np.prod(shape, dtype=object)) != len(data):
-                    raise PickleError(f"it has an array {shape} of {len(data)} bytes")
+                if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
+                    raise PickleError("it has an array of an impossible shape")
+                if int(np.prod(shape, dtype=object)) != len(data):
+                    raise PickleError(f"it has an array {one_line(shape, 60)} of {len(data)} bytes")
                 array.value = np.frombuffer(data, np.uint8).reshape(shape)
             case _Uint8(), tuple():
                 pass

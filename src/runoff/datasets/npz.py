@@ -52,7 +52,7 @@ def read(
     except BROKEN as error:
         if isinstance(error, OSError) and is_refusal(error):
             raise MissingError(f"{path} cannot be read: {error.strerror}") from None
-        raise DatasetError(f"{path} cannot be read as a .npz file: {error!s:.200}") from None
+        raise DatasetError(f"{path} cannot be read as a .npz file: {text.one_line(error)}") from None
     return arrays
 
 
@@ -79,8 +79,11 @@ def _read_array(archive: zipfile.ZipFile, name: str, path: Any, kind: Kind | Non
         shape, fortran, dtype = read_header(file)
         if dtype.hasobject:
             raise DatasetError(f"{path} must hold numbers, got pickled objects in {name}, which are never loaded")
+        if dtype.names is not None or dtype.subdtype is not None:
+            raise DatasetError(f"{path} must hold numbers, got records in {name}")
         if kind is not None and (dtype, shape) != kind:
-            raise DatasetError(f"{path} holds {name} as {dtype} {shape}, expected {kind[0]} {kind[1]}")
+            got = text.one_line(f"{dtype} {shape}", 60)
+            raise DatasetError(f"{path} holds {name} as {got}, expected {kind[0]} {kind[1]}")
         size = dtype.itemsize * int(np.prod(shape, dtype=object))
         if size > info.file_size - file.tell():
             raise DatasetError(f"{path} is damaged: {name} has fewer than the {size} bytes its header claims")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
+from runoff._io.text import one_line
 from runoff.errors import DatasetError, MissingError
 
 
@@ -23,7 +24,7 @@ def expand_home(path: str | os.PathLike[str]) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise DatasetError(
-            f"{os.fspath(path)!r} begins with the home directory of an unknown user: write the path in full"
+            f"{os.fspath(path)!r:.300} begins with the home directory of an unknown user: write the path in full"
         ) from None
 
 
@@ -33,7 +34,8 @@ def reading(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise MissingError(f"{error.filename or where} cannot be read: {error.strerror or error}") from None
+        path = one_line(error.filename or where, 300)
+        raise MissingError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def user_cache() -> Path:

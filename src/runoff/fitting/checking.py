@@ -73,7 +73,9 @@ def checked_samples(classifier: Any, X: Any, reset: bool) -> Samples:
         return from_any(X)
     if hasattr(X, "columns") and hasattr(X, "iloc"):
         if repeated := [name for name, times in Counter(X.columns).items() if times > 1]:
-            raise InputError(f"X must have columns of different names, got {repeated[0]!r} twice: rename one of them")
+            raise InputError(
+                f"X must have columns of different names, got {repeated[0]!r:.60} twice: rename one of them"
+            )
         validate_data(classifier, X, reset=reset, skip_check_array=True)
         return from_any(X)
     estimator = getattr(classifier, "estimator", None)

@@ -67,7 +67,7 @@ def _rows_of(wanted: Hashed, data: Hashed) -> Rows:
         with_what = "labels" if wanted.sources is None else "labels and sources"
         raise InputError(
             f"remove must name training samples with their {with_what}, but sample {missing[0]} (label "
-            f"{wanted.labels.tolist()[missing[0]]!r}) is not one of them, or occurs less often: nothing was changed"
+            f"{wanted.labels.tolist()[missing[0]]!r:.60}) is not one of them, or occurs less often: nothing was changed"
         )
     return rows
 

@@ -84,7 +84,9 @@ def codes(values: list[Any], classes: Labels) -> NDArray[np.int64]:
     try:
         return np.array([index[label] for label in values], np.int64)
     except KeyError as error:
-        raise InputError(f"y must hold labels from classes={classes.tolist()!r:.200}, got {error.args[0]!r}") from None
+        raise InputError(
+            f"y must hold labels from classes={classes.tolist()!r:.200}, got {error.args[0]!r:.60}"
+        ) from None
 
 
 def same_classes(a: Labels, b: Labels) -> bool:

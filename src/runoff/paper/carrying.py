@@ -140,13 +140,17 @@ class Piece:
             some, values, seeds, used = (arrays[name] for name in ("members", "values", "seeds", "used"))
             seconds, trained_with = float(about.pop("seconds")), list(about.pop("trained_with"))
             fits = (
-                values.dtype == self.values.dtype
+                some.dtype.kind == "i"  # a mask or floats can equal the numbers of members, but select others
+                and used.dtype == self.used.dtype
+                and values.dtype == self.values.dtype
                 and values.shape == (len(some), *self.values.shape[1:])
                 and seeds.dtype == bool
                 and seeds.shape[:1] == used.shape == self.used.shape
                 and np.array_equal(some, np.flatnonzero(used))
                 and bool((used <= seeds.sum(axis=1)).all() and (used >= 0).all())
                 and self._valid(values)
+                and 0 <= seconds < float("inf")
+                and all(isinstance(kind["device"], str) for kind in trained_with)
             )
         except Exception as error:
             reason = f"{type(error).__name__}: {one_line(error)}"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff._io.text import one_line
 from runoff.verify.networks import Tensor
 
 
@@ -66,7 +67,8 @@ def _difference(what: str, recorded: Any, here: dict[str, str]) -> str | None:
                     f"the {what} was trained with another version of the code, or with another recipe, network or "
                     "other setting than its manifest names"
                 )
-            return f"the {what} was trained with {name} {value!s:.80}, but this machine has {here.get(name)!s:.80}"
+            trained = f"{one_line(name, 40)} {value!s:.80}"
+            return f"the {what} was trained with {trained}, but this machine has {here.get(name)!s:.80}"
     return None
 
 

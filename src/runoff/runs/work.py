@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from runoff._io.text import one_line
 from runoff.ballots import points
 from runoff.datasets import Dataset
-from runoff.errors import RunError, StorageError
+from runoff.errors import RunError, RunoffError, StorageError
 from runoff.executors import Executor, Plan
 from runoff.hashing import Digests, source_sizes
 from runoff.recipes import Recipe
@@ -208,5 +209,7 @@ def work_of(
 def _recipe(settings: Settings) -> Recipe:
     try:
         return Recipe.from_dict(settings.recipe)
-    except (TypeError, OverflowError) as error:
-        raise StorageError(f"the run's recipe is invalid ({error}): its manifest was altered") from None
+    except RunoffError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StorageError(f"the run's recipe is invalid ({one_line(error)}): its manifest was altered") from None

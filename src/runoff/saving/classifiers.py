@@ -162,7 +162,7 @@ def _check_types(path: Path, name: str, data: bytes, trusted: tuple[str, ...]) -
 
 
 def _unreadable(path: Path, name: str, error: Exception) -> StorageError:
-    return StorageError(f"{path / name} cannot be read: {type(error).__name__}: {error!s:.200}")
+    return StorageError(f"{path / name} cannot be read: {type(error).__name__}: {one_line(error)}")
 
 
 def _has_methods(value: Any, *names: str) -> bool:
@@ -213,7 +213,7 @@ class LazyMember:
                 fits &= member.shares.dtype == np.float64 and bool(np.isfinite(member.shares).all())
             except Exception as error:
                 raise StorageError(
-                    f"{file} cannot be read as a member: {type(error).__name__}: {error!s:.200}"
+                    f"{file} cannot be read as a member: {type(error).__name__}: {one_line(error)}"
                 ) from None
             if odd := [value for value in member.fitted if not _has_methods(value, "predict")]:
                 raise StorageError(f"{file} contains no fitted estimator, but {_describe(odd[0])}: it was altered")

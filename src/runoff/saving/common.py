@@ -160,7 +160,9 @@ def _sources(path: Path, manifest: dict[str, Any]) -> tuple[int, float] | None:
 def _partition(path: Path, manifest: dict[str, Any]) -> Partition:
     k, d, offsets, hash_name = manifest["partition"]
     if not 0 < int(k) * int(d) <= MOST_MEMBERS or not 0 < int(d) == len(offsets):
-        raise StorageError(f"{path} claims {k} parts and {d} members per bucket: its manifest was altered")
+        raise StorageError(
+            f"{path} claims {one_line(k, 40)} parts and {one_line(d, 40)} members per bucket: its manifest was altered"
+        )
     key = hashing.Key(checked_bytes(path, "key", manifest["files"]["key"]))
     unit = unit_of(manifest.get("unit", "samples")).name
     partition = Partition(int(k), int(d), tuple(int(o) for o in offsets), key, str(hash_name), unit)
@@ -168,5 +170,9 @@ def _partition(path: Path, manifest: dict[str, Any]) -> Partition:
         raise StorageError(f"{path} has a partition that does not match its fingerprint: the manifest was altered")
     valid = len(set(partition.offsets)) == partition.d and all(0 <= o < partition.n_members for o in partition.offsets)
     if not valid or int(manifest["members"]) != partition.n_members:
-        raise StorageError(f"{path} has an invalid partition: {k} parts, {d} members per bucket, offsets {offsets}")
+        offsets = one_line(partition.offsets, 60)
+        raise StorageError(
+            f"{path} has an invalid partition: {partition.n_partitions} parts, {partition.d} members per bucket, "
+            f"offsets {offsets}"
+        )
     return partition

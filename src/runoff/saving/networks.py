@@ -12,6 +12,7 @@ from safetensors.torch import save as dump
 
 from runoff._io.files import write_array
 from runoff._io.manifests import Kind, checked_bytes, read_array
+from runoff._io.text import one_line
 from runoff.errors import StorageError
 from runoff.recipes import Recipe
 from runoff.saving.common import NOUN, REMEDY, load_directory, restore, saved_directory, settings_of
@@ -107,7 +108,8 @@ def _check_shape(trainer: Trainer, path: Path, manifest: dict[str, Any]) -> None
         state = parse(checked_bytes(path, name, manifest["files"][name]))
         fit = all(n in state and state[n].shape == value.shape for n, value in claimed.items())
     if not fit:
-        raise StorageError(f"{path} has networks for samples of another shape than {trainer.shape}: it was altered")
+        shape = one_line(trainer.shape, 60)
+        raise StorageError(f"{path} has networks for samples of another shape than {shape}: it was altered")
 
 
 def _name(member: int, seed: int) -> str:
@@ -120,5 +122,5 @@ def _state(path: Path, name: str, manifest: dict[str, Any], like: State) -> Stat
     try:
         fits(state, like, len(state[MEAN]) if MEAN in state else 0)
     except ValueError as error:
-        raise StorageError(f"{path / name} is not one of these networks: {error}") from None
+        raise StorageError(f"{path / name} is not one of these networks: {one_line(error, 400)}") from None
     return state

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from importlib import metadata
 
+from runoff._io.text import one_line
+
 _METRICS = ("Euclidean", "Manhattan", "Minkowski", "Chebyshev", "SEuclidean", "Hamming", "Canberra", "BrayCurtis")
 _KERNELS = (
     "CompoundKernel", "ConstantKernel", "DotProduct", "ExpSineSquared", "Exponentiation", "Matern", "Product", "RBF",
@@ -83,8 +85,8 @@ def version_of(package: str) -> str | None:
 
 def refusal(unknown: list[str]) -> str:
     """Return the end of a sentence that says how to load types that are not trusted."""
-    names = ", ".join(unknown)
+    names = one_line(", ".join(unknown), 500)
     return (
         f"holds types that are not on the list of trusted types, {names}: if they are yours, or you trust the "
-        f"package, pass them as load(path, trusted={tuple(unknown)!r})"
+        f"package, pass them as load(path, trusted={tuple(unknown)!r:.500})"
     )

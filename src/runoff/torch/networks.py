@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from runoff._io.text import one_line
 from runoff.errors import InputError
 from runoff.torch.kernels import batch_and_head, matmul_norm_relu, norm_relu_pool
 
@@ -235,12 +236,13 @@ def get(network: str | Factory) -> Factory:
     if isinstance(network, str):
         if network not in NETWORKS and ".py:" in network:
             raise InputError(
-                f"the network {network} is from a file: pass it again, as --network {network.split('@')[0]}"
+                f"the network {one_line(network)} is from a file: pass it again, as --network "
+                f"{one_line(network.split('@')[0])}"
             )
         if network not in NETWORKS:
             raise InputError(
                 f"network must be one of {', '.join(map(repr, NETWORKS))} or a function (shape, n_classes) -> module, "
-                f"got {network!r}"
+                f"got {network!r:.100}"
             )
         return NETWORKS[network]
     if not callable(network) or isinstance(network, nn.Module):

@@ -19,7 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from runoff._io import state_dicts
-from runoff._io.files import read_regular, written_whole
+from runoff._io.files import read_given, read_regular, written_whole
 from runoff._io.text import one_line
 from runoff.encoders import cache_directory
 from runoff.errors import InputError, MissingExtraError, StorageError
@@ -74,27 +74,21 @@ def get(weights: str | Path) -> Published:
     """Read weights from the package of a named encoder, or from the path of a safetensors file."""
     if isinstance(weights, str) and weights in PACKAGES:
         return _parsed(_of_package(weights), weights)
-    path = Path(weights).expanduser()
-    try:
-        data = read_regular(path)
-    except OSError as error:
-        names = ", ".join(map(repr, PACKAGES))
-        raise InputError(
-            f"encoder must be {names} or a safetensors file, but {path} cannot be read: {error.strerror}"
-        ) from None
+    path, data = read_given(weights, f"encoder must be {', '.join(map(repr, PACKAGES))} or a safetensors file")
     return _parsed(data, str(path))
 
 
 def _parsed(data: bytes, source: str) -> Published:
     try:
         state = parse(data)
-    except (SafetensorError, ValueError, KeyError) as error:
+        finite = all(bool(torch.isfinite(value).all()) for value in state.values() if value.is_floating_point())
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:  # RuntimeError: types and shapes of PyTorch
         raise InputError(f"encoder must be a safetensors file, but {source} is invalid: {one_line(error)}") from None
     architecture = efficientnet.name_of(state)
     if architecture is None:
         known = ", ".join(efficientnet.SCALES)
         raise InputError(f"encoder must be the weights of one of {known}, but {source} has other tensors")
-    if not all(bool(torch.isfinite(value).all()) for value in state.values() if value.is_floating_point()):
+    if not finite:
         raise InputError(f"encoder must have finite weights, but {source} has NaN or infinity")
     return Published(architecture, hashlib.sha256(data).hexdigest(), efficientnet.needed(state))
 

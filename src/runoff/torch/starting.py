@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as parse
 from torch import Tensor, nn
 
-from runoff._io.files import read_regular
+from runoff._io.files import read_given
 from runoff._io.text import one_line
 from runoff.errors import InputError, StorageError
 from runoff.torch import networks
@@ -62,15 +62,16 @@ class Starting:
         return module
 
     def _tensor_text(self, name: str) -> str:
-        return f"weights {self.weights.given!r} have a tensor {name!r}"
+        return f"weights {self.weights.given!r} have a tensor {one_line(name, 60)!r}"
 
     def _fitted(self, name: str, value: Tensor, like: Tensor) -> Tensor:
         """Return the tensor for the input channels of the network, so that gray images give the same output."""
         if value.ndim == 4 and value.shape[1] == 3 != like.shape[1] and name == self._first_convolution():
             value = (value.sum(1, keepdim=True) / like.shape[1]).expand(-1, like.shape[1], -1, -1)
         if value.shape != like.shape:
+            shape = one_line(tuple(value.shape), 60)
             raise InputError(
-                f"{self._tensor_text(name)} of shape {tuple(value.shape)}, but the network's has {tuple(like.shape)}: "
+                f"{self._tensor_text(name)} of shape {shape}, but the network's has {tuple(like.shape)}: "
                 "use other weights, or the network that they were made for"
             )
         return value
@@ -88,17 +89,11 @@ def get(weights: str | Path | None, network: str | Factory) -> Weights | None:
         return _procedural(network)
     if not isinstance(weights, (str, Path)):
         raise InputError(f"weights must be None, {PROCEDURAL!r} or the path of a file, got {type(weights).__name__}")
-    path = Path(weights).expanduser()
-    try:
-        data = read_regular(path)
-        path = path.resolve()
-    except OSError as error:
-        raise InputError(
-            f"weights must be None, {PROCEDURAL!r} or a safetensors file, but {path} cannot be read: {error.strerror}"
-        ) from None
+    path, data = read_given(weights, f"weights must be None, {PROCEDURAL!r} or a safetensors file")
+    path = path.resolve()
     try:
         return Weights(str(path), hashlib.sha256(data).hexdigest(), _ordered(parse(data)))
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError, RuntimeError) as error:  # RuntimeError: types and shapes of PyTorch
         raise InputError(f"weights must be a safetensors file, but {path} is invalid: {one_line(error)}") from None
 
 
@@ -115,7 +110,7 @@ def recorded(network: str | Factory, described: dict[str, str] | None) -> Factor
     first = get(described["given"], network)
     if first is None or first.sha256 != described["sha256"]:
         raise StorageError(
-            f"first weights {described['given']!r} have another SHA-256 than those that the run was trained with: "
+            f"first weights {described['given']!r:.300} have another SHA-256 than those that the run was trained with: "
             "restore the original file, or train a new run"
         )
     return Starting(networks.get(network), first)

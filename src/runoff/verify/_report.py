@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from runoff._io.text import one_line
+
 CERTIFICATE, FILES = 3, 4  # exit codes
 SHOWN = 5  # failures of one kind that are listed
+LONGEST = 600  # characters of each half of an entry, which may quote names from hostile files
 
 
 def counted(n: int, noun: str) -> str:
@@ -47,11 +50,11 @@ class Report:
 
     def skipped(self, what: str, why: str) -> None:
         """Record a check that was skipped, and the reason."""
-        self.not_checked.append(f"{what}: {why}")
+        self.not_checked.append(f"{one_line(what, LONGEST)}: {one_line(why, LONGEST)}")
 
     def failed(self, code: int, where: str, what: str) -> None:
         """Record a failure."""
-        self.failures.append(Failure(code, where, what))
+        self.failures.append(Failure(code, one_line(where, LONGEST), one_line(what, LONGEST)))
 
     def files(self, where: str, what: str) -> None:
         """Record a file that does not match."""

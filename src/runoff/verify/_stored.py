@@ -184,7 +184,7 @@ class StoredNetworks(RunData):
             elif (weights or self._has_weights) and weights != new:
                 names = sorted({*weights, *new})
                 at = next((n for n in names if weights.get(n) != new.get(n)), "")
-                self.report.files(name, f"differs from the retrained network of member {member}: tensor {at!r}")
+                self.report.files(name, f"differs from the retrained network of member {member}: tensor {at!r:.60}")
             elif scores is not None and (stored_scores is None or not _same(scores, stored_scores)):
                 self.report.files(name, f"has scores that differ from the retrained network of member {member}")
             else:

@@ -46,8 +46,8 @@ def fits(state: State, like: State, n_channels: int) -> None:
     given = {name: (tuple(value.shape), value.dtype) for name, value in state.items()}
     if odd := sorted(name for name in expected.keys() | given.keys() if expected.get(name) != given.get(name)):
         raise InputError(
-            f"the network has changed: {odd[0]!r} should be {expected.get(odd[0], 'absent')}, got "
-            f"{given.get(odd[0], 'nothing')}"
+            f"the network has changed: {odd[0]!r:.60} should be {expected.get(odd[0], 'absent')!s:.100}, got "
+            f"{given.get(odd[0], 'nothing')!s:.100}"
         )
 
 
