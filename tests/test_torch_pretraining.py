@@ -2,16 +2,20 @@
 
 import hashlib
 import json
+import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
 from safetensors import safe_open
+from torch import nn
 from torch.nn import functional as F
 
 from runoff.cli import main
-from runoff.torch import building, pretraining, procedural, starting
+from runoff.torch import building, networks, pretraining, procedural, starting
 from runoff.torch.pretraining import Pretrainer, Pretraining
 from runoff.torch.procedural import Draws
 
@@ -82,8 +86,55 @@ def test_the_same_settings_give_the_same_weights_and_the_last_layer_stays_out():
     assert not torch.equal(state["features.0.weight"], other["features.0.weight"])
     assert not any(name.startswith("head") or "batches" in name for name in state)
     assert state["features.0.weight"].dtype == torch.float16
+    expected = pretraining.NORM * math.sqrt(len(state["features.0.weight"]) / 3)
+    assert float(state["features.0.weight"].float().norm()) == pytest.approx(expected, rel=1e-3)
     assert Pretraining(steps=100, warm_up=10).rate(0) == pytest.approx(2e-4)
     assert Pretraining(steps=100, warm_up=10).rate(99) < 1e-6
+
+
+def test_the_same_settings_give_the_same_file_in_every_process(tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from runoff.torch.pretraining import Pretrainer, Pretraining; "
+        "p = Pretrainer('small', Pretraining(steps=1, batch=2, stock=2), 'cpu'); list(p.run()); "
+        "p.write(Path(sys.argv[1]), 'a command')"
+    )
+    files = [tmp_path / name for name in ("one", "other", "third")]
+    for file in files:
+        subprocess.run([sys.executable, "-c", code, str(file)], check=True)
+    assert len({file.read_bytes() for file in files}) == 1
+
+
+@pytest.mark.parametrize("name", ["nin", "small"])
+def test_scaled_convolutions_compute_the_same_and_have_one_norm(name):
+    module = building.build(networks.get(name), (32, 32, 3), 10, np.random.SeedSequence(0)).eval()
+    x = torch.rand(4, 3, 32, 32)
+    with torch.no_grad():
+        for layer in module.modules():
+            if isinstance(layer, nn.BatchNorm2d):
+                layer.running_mean.copy_(torch.randn(len(layer.running_mean)))
+                layer.running_var.copy_(torch.rand(len(layer.running_var)) + 0.5)
+                layer.eps = 0.0
+        before = module(x)
+        pretraining.scale_convolutions(module)
+        assert torch.allclose(module(x), before, rtol=1e-3, atol=1e-4)
+    convolutions = [layer.weight for layer in module.modules() if isinstance(layer, nn.Conv2d)]
+    assert len(convolutions) == {"nin": 9, "small": 2}[name]
+    for weight in convolutions:
+        fresh = torch.empty_like(weight)
+        nn.init.kaiming_uniform_(fresh, a=math.sqrt(5))  # what PyTorch starts with
+        assert float(weight.detach().norm() / fresh.norm()) == pytest.approx(pretraining.NORM, rel=0.05)
+
+
+def test_scenes_are_drawn_several_times_and_replaced_little_by_little():
+    pretrainer = Pretrainer("small", Pretraining(steps=9, batch=8, stock=3, uses=4), "cpu")
+    pretrainer._images(0)
+    first = pretrainer.stock.clone()
+    for step in range(1, 5):
+        drawn = pretrainer._images(step)
+        assert drawn.shape == (8, 3, procedural.SIZE, procedural.SIZE)
+        assert all(any(torch.equal(image, scene / 255) for scene in pretrainer.stock) for image in drawn)
+    changed = (pretrainer.stock != first).flatten(1).any(1)
+    assert changed.tolist() == [False] * 2 + [True] * 8 + [False] * 14  # a quarter of a batch in each step
 
 
 def test_pretraining_learns_to_tell_scenes_apart():
@@ -101,13 +152,22 @@ def test_the_command_writes_weights_that_members_start_from(tmp_path):
     assert given["sha256"] == hashlib.sha256(out.read_bytes()).hexdigest()
     assert sheet.read_bytes().startswith(b"\x89PNG")
     with safe_open(out, framework="pt") as file:
-        assert file.metadata()["command"].startswith("runoff pretrain --steps 2 --batch 2 --network small --seed 0")
+        about = json.loads(file.metadata()["runoff"])
+    assert about["command"].startswith("runoff pretrain --steps 2 --batch 2 --network small --seed 0")
+    assert about["weights"] == "random"
     # With the images that it was pretrained on, a network of its own starts from it.
     state = starting.get(out, "small").state
     shape = (pretraining.VIEW, pretraining.VIEW, 3)
     module = building.build(starting.start("small", out), shape, 10, np.random.SeedSequence(0))
     assert torch.equal(module.features[0].weight, state["features.0.weight"])
     assert torch.isfinite(F.softmax(module(torch.rand(2, 3, 32, 32)), dim=1)).all()
+    further = tmp_path / "further.safetensors"
+    result = CliRunner().invoke(main, ["pretrain", "--out", str(further), "--weights", str(out), *options])
+    assert result.exit_code == 0, result.output
+    with safe_open(further, framework="pt") as file:
+        about = json.loads(file.metadata()["runoff"])
+    assert about["weights"] == given["sha256"]
+    assert about["command"].endswith(f"--weights {out} --out further.safetensors")
     told = CliRunner().invoke(main, ["pretrain", "--out", str(out), "--network", "resnet"])
     assert told.exit_code == 2
     assert "'resnet' is not one of 'nin', 'small'" in told.output

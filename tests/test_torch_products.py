@@ -72,7 +72,9 @@ def test_three_layers(n_rows, widths):
     assert error(layers[2][0].grad, layers[2][2].grad) < max(CLOSE, 1e-5)
 
 
-def test_sums_over_many_blocks():
+@pytest.mark.parametrize("many_rows", [2**15, 2**20])
+def test_sums_over_many_blocks(monkeypatch, many_rows):
+    monkeypatch.setattr(matmul_norm_relu, "MANY_ROWS", many_rows)
     x = torch.randn(2**15, 32, generator=torch.Generator().manual_seed(0)).to(DEVICE, DTYPE)
     given = matmul_norm_relu._sums(x, x)
     expected = torch.cat([x.double().t() @ x.double(), x.double().sum(0)[None]])

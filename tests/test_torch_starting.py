@@ -214,7 +214,7 @@ def test_the_weights_of_the_package_fit_images_of_any_kind(shape):
     factory = starting.start("nin", "procedural")
     module = building.build(factory, shape, 7, np.random.SeedSequence(0))
     assert module(torch.rand(2, shape[2], *shape[:2])).shape == (2, 7)
-    about = starting.available()["nin"]
+    about = starting.available()["nin"]["procedural"]
     assert starting.first_weights_of(factory).described() == {"given": "procedural", "sha256": about["sha256"]}
     assert about["command"].startswith("runoff pretrain")
 
@@ -226,7 +226,7 @@ def test_a_run_from_the_weights_of_the_package_says_so_in_report_and_verificatio
     out, page = tmp_path / "run", tmp_path / "report.html"
     settings = ("--k", 2, "--recipe", "quick", "--epochs", 1, "--weights", "procedural", "--device", "cpu")
     assert run("train", tmp_path / "own.npz", *settings, "--out", out).exit_code == 0
-    sha256 = starting.available()["nin"]["sha256"]
+    sha256 = starting.available()["nin"]["procedural"]["sha256"]
     assert run("certify", out).exit_code == 0
     assert run("report", out, "--out", page).exit_code == 0
     said = f"Networks started from weights in the package (procedural, SHA-256 {sha256}), which were trained on images"
@@ -238,11 +238,23 @@ def test_a_run_from_the_weights_of_the_package_says_so_in_report_and_verificatio
     assert Source.from_classifier(classifier_, TEST_X[:5], TEST_Y[:5]).first_weights == f"procedural, SHA-256 {sha256}"
 
 
+def test_runs_from_earlier_weights_of_the_package_find_them():
+    versions = starting.available()["nin"]
+    earlier = {"given": "procedural", "sha256": versions["procedural-1"]["sha256"]}  # as their manifests say
+    factory = starting.recorded("nin", earlier)
+    assert starting.first_weights_of(factory).sha256 == earlier["sha256"]
+    named = starting.first_weights_of(starting.start("nin", "procedural-1"))
+    assert named.described() == {"given": "procedural-1", "sha256": earlier["sha256"]}
+    assert named.sha256 != starting.first_weights_of(starting.start("nin", "procedural")).sha256
+    with pytest.raises(StorageError, match="have another SHA-256 than those that the run was trained with"):
+        starting.recorded("nin", {"given": "procedural", "sha256": "0" * 64})
+
+
 def test_weights_of_the_package_that_were_altered(tmp_path, monkeypatch):
     folder = tmp_path / "weights"
     folder.mkdir()
     stored(folder / "small.safetensors")
-    about = {"small": {"file": "small.safetensors", "sha256": "0" * 64}}
+    about = {"small": {"procedural": {"file": "small.safetensors", "sha256": "0" * 64}}}
     (folder / "manifest.json").write_text(json.dumps(about))
     monkeypatch.setattr(starting.resources, "files", lambda _: tmp_path)
     with pytest.raises(StorageError, match="were altered or damaged: reinstall runoff"):

@@ -195,7 +195,7 @@ def test_what_networks_started_from_is_told(path):
     assert report.not_checked == [f"the initial weights mine (SHA-256 ab): {trusted}", RETRAIN]
     assert facts(first_weights=7).not_checked == [f"the initial weights None (SHA-256 None): {trusted}", RETRAIN]
     shipped = json.loads((directory.Path(verify.__file__).parents[1] / "torch/weights/manifest.json").read_text())
-    sha256 = next(iter(shipped.values()))["sha256"]
+    sha256 = shipped["nin"]["procedural"]["sha256"]
     report = facts(first_weights={"given": "procedural", "sha256": sha256})
     assert report.checked[2] == (
         f"networks started from weights of this package, trained on procedural images (SHA-256 {sha256})"

@@ -28,6 +28,7 @@ from runoff.recipes import NETWORKS
 @click.option("--batch", type=click.IntRange(2), default=1024, show_default=True, help="Use N images per step.")
 @click.option("--network", type=click.Choice(NETWORKS), default="nin", show_default=True, help="Use this architecture.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Use this random seed.")
+@click.option("--weights", metavar="FILE|procedural", help="Continue from these weights instead of random ones.")
 @device_option
 @click.option("--sheet", type=click.Path(path_type=Path, dir_okay=False), help="Write example images to this PNG file.")
 @json_option
@@ -37,6 +38,7 @@ def pretrain(
     batch: int,
     network: str,
     seed: int,
+    weights: str | None,
     device: str | None,
     sheet: Path | None,
     as_json: bool,
@@ -57,9 +59,11 @@ def pretrain(
         out.parent.mkdir(parents=True, exist_ok=True)
         if sheet is not None:
             _write_picture(sheet, drawn(settings))
-        pretrainer = Pretrainer(network, settings, device)
+        pretrainer = Pretrainer(network, settings, device, weights)
         losses = list(with_progress(pretrainer.run(), "pretraining", steps))[-min(100, steps) :]
         command = f"runoff pretrain --steps {steps} --batch {batch} --network {shlex.quote(network)} --seed {seed}"
+        if weights is not None:
+            command += f" --weights {shlex.quote(weights)}"
         pretrainer.write(out, f"{command} --out {shlex.quote(out.name)}")
         loss = sum(float(value) for value in losses) / len(losses)
     digest = sha256_of(out)

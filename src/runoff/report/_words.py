@@ -173,7 +173,7 @@ def trusted(encoder: str) -> str:
 def started(weights: str) -> str:
     """State what initial weights of networks are assumed to be."""
     name = weights.partition(",")[0]
-    if name == "procedural":
+    if name in ("procedural", "procedural-1"):
         return (
             f"Networks started from weights in the package ({weights}), which were trained on images that a formula "
             "draws: no training sample influenced them."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
 import platform
 from collections.abc import Callable, Iterator
@@ -128,13 +129,17 @@ class Pretrainer:
         return self.stock[self.draws.order(size)[:batch]] / 255
 
     def state(self) -> State:
-        """Return the weights by name, without the last layer, with convolutions of `NORM`."""
+        """Return the weights by name, without the last layer; convolutions in half precision, with a norm of `NORM`."""
         module = copy.deepcopy(self.module).cpu()
         scale_convolutions(module)
-        return {name: value.contiguous() for name, value in tensors_of(module).items() if name in self.saved_names}
+        host = {n: value.contiguous() for n, value in tensors_of(module).items() if n in self.saved_names}
+        return {name: value.half() if value.ndim == 4 else value for name, value in host.items()}
 
     def write(self, path: Path, command: str) -> None:
-        """Write the weights to a safetensors file, with the command and the settings as metadata."""
+        """Write the weights to a safetensors file, with the command and the settings as metadata.
+
+        The metadata are one entry in JSON: the library writes several entries in another order in each process.
+        """
         metadata = {
             "format": FORMAT,
             "network": self.network,
@@ -142,10 +147,10 @@ class Pretrainer:
             "device": devices.describe(self.device) if self.device.type == "cuda" else "cpu",
             "precision": self.precision,
             "versions": f"runoff {__version__}, torch {torch.__version__}, python {platform.python_version()}",
-            "settings": repr(asdict(self.settings)),
+            "settings": asdict(self.settings),
             "weights": "random" if self.first is None else self.first.sha256,
         }
-        data = save(self.state(), metadata)
+        data = save(self.state(), {"runoff": json.dumps(metadata)})
         with written_whole(path, binary=True) as file:
             file.write(data)
 

@@ -2,7 +2,7 @@
 
 Weights that do not depend on the training samples are a constant, like the architecture: no edit of the training data
 can change them. `runoff pretrain` computes such weights from procedural images; `"procedural"` are those in the
-package.
+package, and `"procedural-1"` earlier ones, with which published results were measured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from runoff.torch import networks
 from runoff.torch.building import State, tensors_of
 from runoff.torch.networks import Factory, Shape
 
-PROCEDURAL = "procedural"
+PROCEDURAL, EARLIER = "procedural", ("procedural-1",)
 FOLDER, MANIFEST = "weights", "manifest.json"  # in this package
 
 
@@ -34,7 +34,7 @@ FOLDER, MANIFEST = "weights", "manifest.json"  # in this package
 class Weights:
     """First weights by name, with their source."""
 
-    given: str  # "procedural", or the path of a file
+    given: str  # "procedural", "procedural-1", or the path of a file
     sha256: str  # of the file
     state: State = field(repr=False)
 
@@ -85,8 +85,8 @@ def get(weights: str | Path | None, network: str | Factory) -> Weights | None:
     """Read first weights: None for random weights, "procedural" for those of the package, or a safetensors file."""
     if weights is None:
         return None
-    if weights == PROCEDURAL:
-        return _procedural(network)
+    if isinstance(weights, str) and weights in (PROCEDURAL, *EARLIER):
+        return _procedural(weights, network)
     if not isinstance(weights, (str, Path)):
         raise InputError(f"weights must be None, {PROCEDURAL!r} or the path of a file, got {type(weights).__name__}")
     path, data = read_given(weights, f"weights must be None, {PROCEDURAL!r} or a safetensors file")
@@ -107,10 +107,14 @@ def recorded(network: str | Factory, described: dict[str, str] | None) -> Factor
     """Return the factory of a network with the first weights recorded in a manifest, after checking their SHA-256."""
     if described is None:
         return networks.get(network)
-    first = get(described["given"], network)
+    given = described["given"]
+    if given == PROCEDURAL and isinstance(network, str):  # which ones, depends on the version that trained the run
+        versions = available().get(network, {})
+        given = next((name for name, about in versions.items() if about["sha256"] == described["sha256"]), given)
+    first = get(given, network)
     if first is None or first.sha256 != described["sha256"]:
         raise StorageError(
-            f"first weights {described['given']!r:.300} have another SHA-256 than those that the run was trained with: "
+            f"first weights {given!r:.300} have another SHA-256 than those that the run was trained with: "
             "restore the original file, or train a new run"
         )
     return Starting(networks.get(network), first)
@@ -126,32 +130,31 @@ def first_weights_of(network: Factory) -> Weights | None:
     return network.weights if isinstance(network, Starting) else None
 
 
-def available() -> dict[str, dict[str, Any]]:
-    """Return the manifest of the package's procedural weights, by network."""
+def available() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the manifest of the package's procedural weights, by network and name."""
     manifest = resources.files("runoff.torch") / FOLDER / MANIFEST
-    entries: dict[str, dict[str, Any]] = json.loads(manifest.read_text()) if manifest.is_file() else {}
+    entries: dict[str, dict[str, dict[str, Any]]] = json.loads(manifest.read_text()) if manifest.is_file() else {}
     return entries
 
 
-def _procedural(network: str | Factory) -> Weights:
+def _procedural(weights: str, network: str | Factory) -> Weights:
     known = available()
     if not known:
         raise InputError(
-            f"weights={PROCEDURAL!r} are not part of this package: train some with `runoff pretrain`, and pass their "
-            "path"
+            f"weights={weights!r} are not part of this package: train some with `runoff pretrain`, and pass their path"
         )
     if not isinstance(network, str) or network not in known:
         name = network if isinstance(network, str) else getattr(network, "__name__", type(network).__name__)
         suited = " or ".join(map(repr, known))
         raise InputError(
-            f"weights={PROCEDURAL!r} are for network {suited}, got {name!r}: use weights=None, or train some with "
+            f"weights={weights!r} are for network {suited}, got {name!r}: use weights=None, or train some with "
             "`runoff pretrain`"
         )
-    about = known[network]
+    about = known[network][weights]
     data = (resources.files("runoff.torch") / FOLDER / about["file"]).read_bytes()
     if hashlib.sha256(data).hexdigest() != about["sha256"]:
         raise StorageError(f"the weights in {about['file']} were altered or damaged: reinstall runoff")
-    return Weights(PROCEDURAL, about["sha256"], _ordered(parse(data)))
+    return Weights(weights, about["sha256"], _ordered(parse(data)))
 
 
 def _ordered(state: State) -> State:

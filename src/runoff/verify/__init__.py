@@ -106,7 +106,7 @@ def _first_weights(report: Report, described: Any) -> None:
     given, sha256 = (str(about.get(key))[:200] for key in ("given", "sha256"))
     package = Path(__file__).parent.parent / "torch" / "weights" / "manifest.json"
     shipped = json.loads(package.read_text(encoding="utf-8")).values() if package.is_file() else ()
-    if any(entry["sha256"] == sha256 for entry in shipped):
+    if any(entry["sha256"] == sha256 for versions in shipped for entry in versions.values()):
         report.passed(f"networks started from weights of this package, trained on procedural images (SHA-256 {sha256})")
     else:
         report.skipped(
