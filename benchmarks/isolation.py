@@ -91,7 +91,7 @@ def chain(seed, device):
 def four_streams(device, rounds=300):
     """Run fused layers in four streams at a time, each alternating between two sets of data, to detect stale tiles."""
     device = devices.find(device)
-    with devices.repeatable("bf16", device):
+    with devices.repeatable("bf16"):
         expected = [[value.clone() for value in chain(seed, device)()] for seed in (0, 1)]
         torch.cuda.synchronize()
         wrong, kept, graphs = torch.zeros(4, dtype=torch.int64, device=device), [], []

@@ -62,7 +62,7 @@ def step(batch, size, channels):
     device, shape, n = devices.find("cuda"), (size, size, channels), 8 * batch
     recipe = dataclasses.replace(RECIPES["paper"], batch_size=batch)
     X, y = random_data(n, shape)
-    with devices.repeatable("bf16", device):
+    with devices.repeatable("bf16"):
         in_flight = []
         for member in range(8):
             slot = GraphSlot(networks.network_in_network, recipe, "bf16", shape, 10, device)

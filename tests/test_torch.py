@@ -30,6 +30,7 @@ from runoff.torch import (
     Trainer,
     building,
     networks,
+    devices,
 )
 from runoff.torch.identities import Identities
 from runoff.torch.training import augment, jobs, random_draws, slots
@@ -445,9 +446,9 @@ def test_checkpoints_of_scores_alone(tmp_path):
 
 
 class Fragile(nn.Module):
-    """Raise an error on batches of a certain size."""
+    """Raise an error on batches of a certain size: one of the machine, or of its own code."""
 
-    size = 0
+    size, error = 0, OSError
 
     def __init__(self, shape, n_classes):
         super().__init__()
@@ -455,7 +456,7 @@ class Fragile(nn.Module):
 
     def forward(self, x):
         if self.training and len(x) == Fragile.size:
-            raise RuntimeError("out of luck")
+            raise Fragile.error("out of luck")
         return self.layer(x.flatten(1))
 
 
@@ -476,6 +477,63 @@ def test_finished_members_are_kept_when_another_fails():
         Fragile.size = 0
     assert sorted(t.member for t in fitted._store._networks.values()) == [0, 1]
     np.testing.assert_array_equal(fitted.fit(few, labels).scores(TEST_X).values, whole)
+
+
+class Choosy(nn.Module):
+    """Raise an error on a certain pixel, in training or in scoring."""
+
+    def __init__(self, shape, n_classes):
+        super().__init__()
+        self.layer = nn.Linear(int(np.prod(shape)), n_classes)
+
+    def forward(self, x):
+        if self.training:
+            assert not (x > 50).any(), "too bright"
+        elif (x > 50).any():
+            raise ValueError("too\nbright")
+        return self.layer(x.flatten(1))
+
+
+@pytest.mark.parametrize("leftover", [False, True])
+def test_a_sample_on_which_a_network_raises_an_error_costs_its_member_only(leftover):
+    recipe = dataclasses.replace(SHORT, leftover=leftover)
+    settings = {"network": Choosy, "n_partitions": 5, "recipe": recipe}
+    x, y = TRAIN_X.astype(np.float32), TRAIN_Y
+    before = classifier(**settings).fit(x, y)
+    bright = x[:1].copy()
+    bright[0, 0, 0] = 1e6
+    with pytest.warns(
+        UserWarning, match="votes by its class shares, .* could not be trained: AssertionError: too bright"
+    ):
+        after = classifier(**settings).fit(np.concatenate([x, bright]), np.concatenate([y, y[:1]]))
+    touched = int(after._buckets[-1])
+    one, other = before.scores(TEST_X).values, after.scores(TEST_X).values
+    np.testing.assert_array_equal(np.delete(one, touched, 1), np.delete(other, touched, 1))
+    shares = np.bincount(np.searchsorted(after.classes_, np.append(y, y[:1])[after._buckets == touched]), minlength=10)
+    np.testing.assert_allclose(other[:, touched], np.tile(shares / shares.sum(), (len(TEST_X), 1)), rtol=1e-6)
+
+
+def test_inputs_on_which_a_network_raises_an_error_are_voted_on_by_class_shares(caplog):
+    fitted = classifier(network=Choosy, n_partitions=5).fit(TRAIN_X.astype(np.float32), TRAIN_Y)
+    inputs = TEST_X[:70].astype(np.float32)
+    plain = fitted.scores(inputs).values
+    inputs[[3, 69], 0, 0] = 1e6
+    with caplog.at_level("WARNING", "runoff"):
+        scores = fitted.scores(inputs).values
+    np.testing.assert_array_equal(np.delete(scores, [3, 69], 0), np.delete(plain, [3, 69], 0))
+    for member, network in enumerate(fitted.members_):
+        np.testing.assert_allclose(scores[[3, 69], member], np.tile(network.shares, (2, 1)), rtol=1e-6)
+    assert (
+        "could not score 1 input, for which its member votes by its class shares: ValueError: too bright" in caplog.text
+    )
+
+
+def test_settings_that_change_the_bits_of_a_gpu_are_part_of_its_description(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "A GPU")
+    monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
+    assert devices.describe(torch.device("cuda")) == "A GPU"
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    assert devices.describe(torch.device("cuda")) == "A GPU NVIDIA_TF32_OVERRIDE=1"
 
 
 def test_members_whose_images_a_recipe_cannot_use_refuse_them():

@@ -252,7 +252,7 @@ def test_averaged_members_are_the_same_in_any_company_and_on_slots_of_a_gpu(fake
     for key, done in given.items():
         assert same(done, together[key])
     states = [(key, done.state) for key, done in together.items()]
-    with devices.repeatable("fp32", trainer.device):
+    with devices.repeatable("fp32"):
         for key, scores in trainer._scored_on_gpu(states, TEST_X[..., None]):
             np.testing.assert_array_equal(scores, together[key].scores)
 
@@ -266,7 +266,7 @@ def test_nothing_is_left_of_a_network_that_failed(faked):  # noqa: ARG001, F811
     broken[PARTS[0]] = np.inf
     trainer = Trainer(networks.small, recipe, (8, 8, 1), 10, device="cpu", in_flight=1)
     trainer.device = torch.device("cpu", 0)
-    with devices.repeatable("fp32", trainer.device):
+    with devices.repeatable("fp32"):
         failed, after = trainer._on_gpu([*jobs([0], samples=broken), *jobs([1], samples=plain)], TEST_X[..., None])
         (alone,) = trainer._on_gpu(jobs([1], samples=plain), TEST_X[..., None])
     assert failed.refused is not None

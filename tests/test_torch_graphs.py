@@ -104,7 +104,7 @@ def faked(monkeypatch):
 def on_slots(members, network, recipe, in_flight):
     trainer = Trainer(network, recipe, (8, 8, 1), 10, device="cpu", in_flight=in_flight)
     trainer.device = torch.device("cpu", 0)
-    with devices.repeatable("fp32", trainer.device):
+    with devices.repeatable("fp32"):
         return trainer, {(t.member, t.seed): t for t in trainer._on_gpu(jobs(members), TEST_X[..., None])}
 
 
@@ -117,7 +117,7 @@ def test_slots_that_are_used_again_give_the_same_bits(faked, network, recipe):  
         for key, network_ in given.items():
             assert same(network_, expected[key]), key
     states = [(key, network_.state) for key, network_ in expected.items()]
-    with devices.repeatable("fp32", trainer.device):
+    with devices.repeatable("fp32"):
         for key, scores in trainer._scored_on_gpu(states, TEST_X[..., None]):
             np.testing.assert_array_equal(scores, expected[key].scores)
 

@@ -320,18 +320,18 @@ from runoff.torch import devices
 def flag():
     import torch._inductor.config as config
     return config.deterministic
-with devices.repeatable("fp32", torch.device("cpu")):
+with devices.repeatable("fp32"):
     assert torch.are_deterministic_algorithms_enabled()
     assert "torch._inductor" not in sys.modules
     assert flag()  # imported within
 assert not flag()
-with devices.repeatable("fp32", torch.device("cpu")):
+with devices.repeatable("fp32"):
     assert flag()  # imported before
 assert not flag()
 assert "TORCHINDUCTOR_DETERMINISTIC" not in os.environ
 import torch._inductor.config as config
 config.deterministic = True  # the user's own choice
-with devices.repeatable("fp32", torch.device("cpu")):
+with devices.repeatable("fp32"):
     pass
 assert flag()
 """

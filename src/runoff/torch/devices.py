@@ -54,13 +54,15 @@ def find(device: str | torch.device | None) -> torch.device:
 
 def describe(device: torch.device) -> str:
     """Return a description of the hardware and of settings that affect the last bits of results."""
+    names = GPU_LIMITS if device.type == "cuda" else CPU_LIMITS
+    limits = [f"{name}={os.environ[name]}" for name in names if name in os.environ]
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    limits = [f"{name}={os.environ[name]}" for name in CPU_LIMITS if name in os.environ]
+        return " ".join([torch.cuda.get_device_name(device), *limits])
     return " ".join(["cpu", _processor(), torch.backends.cpu.get_cpu_capability(), *limits])
 
 
 # Variables by which libraries choose other instructions, which change the last bits of results.
+GPU_LIMITS = ("NVIDIA_TF32_OVERRIDE",)
 CPU_LIMITS = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")
 
 
@@ -100,7 +102,7 @@ _restore = ExitStack()
 
 
 @contextmanager
-def repeatable(precision: str, device: torch.device) -> Iterator[None]:  # noqa: ARG001
+def repeatable(precision: str) -> Iterator[None]:
     """Use deterministic kernels, chosen by shape only, and one thread per network on the CPU.
 
     These settings are global and are restored when the last caller that relies on them has finished.

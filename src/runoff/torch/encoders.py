@@ -60,7 +60,7 @@ def image_encoder(
     network = efficientnet.EfficientNetLite(found.architecture, found.state, chosen, dtype)
 
     def features(images: NDArray[Any]) -> NDArray[np.float32]:
-        with devices.repeatable(precision, chosen), devices.this_thread_alone(), torch.inference_mode():
+        with devices.repeatable(precision), devices.this_thread_alone(), torch.inference_mode():
             x = resized(to_tensor(images, scale, chosen), pixels)
             encoded = network(x)
             if flip:

@@ -91,7 +91,7 @@ def behaviour(factory: Factory, shape: tuple[int, ...], n_classes: int) -> str:
     torch_shape = (shape[2], shape[0], shape[1]) if len(shape) == 3 else shape
     numbers = draws.standard_normal((2, *torch_shape), dtype=np.float32)
     plain = torch.autocast("cpu", enabled=False)
-    with devices.repeatable("fp32", torch.device("cpu")), seeded_generators(0), torch.inference_mode(False), plain:
+    with devices.repeatable("fp32"), seeded_generators(0), torch.inference_mode(False), plain:
         x, y = torch.from_numpy(numbers), torch.tensor([0, n_classes - 1])
         with torch.enable_grad():
             logits = module.train()(x)

@@ -94,7 +94,7 @@ class Pretrainer:
 
     def run(self) -> Iterator[Tensor]:
         """Run all steps and yield the loss of each, on the device."""
-        with devices.repeatable(self.precision, self.device):
+        with devices.repeatable(self.precision):
             for step in range(self.settings.steps):
                 self.optimizer.lr.fill_(self.settings.rate(step))
                 yield self.learn(self._views(self._images(step)))

@@ -55,7 +55,7 @@ def of_module(
     shift, factor = (torch.tensor(v, device=chosen)[:, None, None] for v in (mean, std))
 
     def features(images: NDArray[Any]) -> NDArray[np.float32]:
-        with devices.repeatable("fp32", chosen), devices.this_thread_alone(), torch.inference_mode():
+        with devices.repeatable("fp32"), devices.this_thread_alone(), torch.inference_mode():
             x = (resized(to_tensor(images, 255, chosen), pixels) - shift) / factor
             encoded = module(x)
             if flip:

@@ -13,7 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runoff.errors import MemberError
+from runoff._io.text import one_line
+from runoff.errors import MemberError, RunoffError
+from runoff.isolation import is_environment
 from runoff.torch.building import State
 from runoff.torch.training.jobs import Job
 
@@ -36,6 +38,19 @@ def checked_result(job: Job, state: State, scores: NDArray[Any] | None, seconds:
     broken = next((name for name, value in state.items() if not _is_sound(value)), None)
     refused = None if broken is None else f"its loss became infinite or NaN (seen in {broken!r} after training)"
     return Trained(job.member, job.seed, state, scores, None, refused, seconds)
+
+
+def is_due_to_samples(error: Exception) -> bool:
+    """Return whether an error of a network's own code may be due to samples, which an attacker may have chosen."""
+    return not isinstance(error, RunoffError) and not is_environment(error)
+
+
+def failed_result(job: Job, error: Exception) -> Trained:
+    """Return a network whose own code raised an error, marked as refused; raise errors that samples cannot cause."""
+    if not is_due_to_samples(error):
+        with errors_naming(job):
+            raise error
+    return Trained(job.member, job.seed, {}, None, None, f"{type(error).__name__}: {one_line(error)}")
 
 
 def _is_sound(value: Tensor) -> bool:
@@ -82,6 +97,22 @@ class PendingResult:
         self.event.synchronize()
         scores = None if self.scores is None else self.scores.numpy().copy()
         return checked_result(self.job, self.unpacked(self.state), scores, time.perf_counter() - self.started)
+
+
+class FailedResult:
+    """A network whose own code raised an error in training; its slot is free for the next network."""
+
+    def __init__(self, slot: Any, error: Exception) -> None:
+        self.result = failed_result(slot.job, error)
+        slot.job = None
+
+    def is_ready(self) -> bool:
+        """Return True."""
+        return True
+
+    def wait(self) -> Trained:
+        """Return the network."""
+        return self.result
 
 
 def to_host(scores: Tensor) -> Tensor:

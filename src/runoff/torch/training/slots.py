@@ -7,6 +7,7 @@ statistics, momentum, samples and random draws. A network does not depend on the
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +19,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from runoff._io.text import count, one_line
 from runoff.errors import InputError
 from runoff.recipes import Recipe
 from runoff.torch.building import State, build, build_once, draws_random_numbers, seed_all, tensors_of
 from runoff.torch.networks import Factory
 from runoff.torch.training import augment, optimizers, random_draws
 from runoff.torch.training.jobs import Job, statistics
+from runoff.torch.training.results import is_due_to_samples
 
+LOG = logging.getLogger("runoff")
 MEAN, STD = "runoff:mean", "runoff:std"  # a member's normalisation of inputs, stored with the network's tensors
 INPUTS = {"cpu": 64, "cuda": 512}  # per block; blocks have constant size, so that their size cannot change the bits
 
@@ -258,14 +262,43 @@ class Slot:
             self.module.train()
 
     def score(self, inputs: Tensor) -> Tensor:
-        """Return the logits of inputs, (n, classes), computed in blocks of constant size."""
+        """Return the logits of inputs, (n, classes), computed in blocks of constant size.
+
+        They are NaN for inputs on which the network's own code raises an error, which its training samples may cause.
+        """
         size = INPUTS[self.device.type]
         scores = torch.empty(len(inputs), self.n_classes, device=self.device)
         block = torch.zeros((size, *self.shape), dtype=inputs.dtype, device=self.device)
         for start in range(0, len(inputs), size):
             part = inputs[start : start + size]
             block[: len(part)], block[len(part) :] = part, 0
-            scores[start : start + size] = self.score_block(block)[: len(part)]
+            try:
+                scores[start : start + size] = self.score_block(block)[: len(part)]
+            except Exception as error:
+                if not is_due_to_samples(error):
+                    raise
+                scores[start : start + size] = self._scored_one_by_one(block, len(part))
+        return scores
+
+    def _scored_one_by_one(self, block: Tensor, n: int) -> Tensor:
+        """Return the logits of the first inputs of a block, NaN for those on which the network raises an error."""
+        scores, failures = torch.full((n, self.n_classes), torch.nan, device=self.device), 0
+        for i in range(n):
+            alone = torch.zeros_like(block)
+            alone[i] = block[i]
+            try:
+                scores[i] = self.score_block(alone)[i]
+            except Exception as error:
+                if not is_due_to_samples(error):
+                    raise
+                failures, reason = failures + 1, error
+        if failures:
+            LOG.warning(
+                "a network could not score %s, for which its member votes by its class shares: %s: %s",
+                count(failures, "input"),
+                type(reason).__name__,
+                one_line(reason),
+            )
         return scores
 
     def score_block(self, block: Tensor) -> Tensor:

@@ -24,7 +24,15 @@ from runoff.torch.building import State, build, seeded_generators
 from runoff.torch.networks import Factory
 from runoff.torch.training.jobs import Job, array_digest
 from runoff.torch.training.pools import as_completed, prefetch
-from runoff.torch.training.results import PendingResult, Trained, checked_result, errors_naming, to_host
+from runoff.torch.training.results import (
+    FailedResult,
+    PendingResult,
+    Trained,
+    checked_result,
+    errors_naming,
+    failed_result,
+    to_host,
+)
 from runoff.torch.training.slots import INPUTS, Prepared, Slot
 
 IN_FLIGHT = 6  # networks at a time on a GPU, if memory allows; more are not faster
@@ -76,7 +84,7 @@ class Trainer:
         for job in refused:  # depends on the samples of the member only
             reason = f"its images do not have 8 bits, which {self.recipe.on_bytes} requires"
             yield Trained(job.member, job.seed, {}, None, digest, reason)
-        with devices.repeatable(self.precision, self.device):
+        with devices.repeatable(self.precision):
             if self.device.type == "cuda":
                 for done in self._on_gpu(trainable, inputs):
                     yield replace(done, inputs=digest)
@@ -87,7 +95,7 @@ class Trainer:
 
     def score(self, states: Iterable[tuple[Any, State]], inputs: NDArray[Any]) -> Iterator[tuple[Any, NDArray[Any]]]:
         """Yield the name and the scores, (n_inputs, n_classes), of each trained network."""
-        with devices.repeatable(self.precision, self.device):
+        with devices.repeatable(self.precision):
             if self.device.type == "cuda":
                 yield from self._scored_on_gpu(states, inputs)
             else:
@@ -116,7 +124,7 @@ class Trainer:
             slot.score(block)
             return (trained - started) / n, time.perf_counter() - trained
 
-        with devices.repeatable(self.precision, self.device), seeded_generators(0):
+        with devices.repeatable(self.precision), seeded_generators(0):
             slots = [self._slot() for _ in range(self.workers())]
             prepared = [slot.prepare(job) for slot in slots]
             with ThreadPoolExecutor(len(slots)) as pool:
@@ -175,7 +183,7 @@ class Trainer:
 
     def _group(self, batch: int, dtype: torch.dtype, jobs: list[Job], inputs: Tensor | None) -> Iterator[Trained]:
         slots = self._captured(batch, max(len(job.rows) for job in jobs), dtype, jobs, inputs)
-        results = deque[PendingResult]()
+        results = deque[PendingResult | FailedResult]()
         with ThreadPoolExecutor(1) as pool, closing(prefetch(pool, slots[0].prepare, jobs, len(slots))) as waiting:
             active = list(slots)
             while active:
@@ -189,8 +197,12 @@ class Trainer:
                             slot.job = prepared.job
                             with errors_naming(slot.job):
                                 slot.load(prepared)
-                        with errors_naming(slot.job):
+                        try:
                             slot.advance()
+                        except Exception as error:  # in a step that is not captured
+                            results.append(FailedResult(slot, error))
+                            continue
+                        with errors_naming(slot.job):
                             if slot.done == slot.steps:
                                 results.append(PendingResult(slot, inputs))
                 while results and results[0].is_ready():
@@ -274,18 +286,22 @@ class _Training:
 
     def __call__(self, inputs: Tensor | None, uses_rng: bool, stop: threading.Event) -> Trained | None:
         slot = self.slot
-        with errors_naming(self.job), torch.inference_mode(False):
+        with torch.inference_mode(False):
             slot.uses_rng = uses_rng
-            slot.load(self.prepared)
-            while slot.done < slot.steps:
-                slot.advance()
-                if stop.is_set():
-                    return None
-            state = slot.get_state()
-            scores = None
-            if inputs is not None:  # by a new module with this state, as at inference time
-                self.scoring_slot.set_state(state)
-                scores = self.scoring_slot.score(inputs).numpy()
+            try:
+                slot.load(self.prepared)
+                while slot.done < slot.steps:
+                    slot.advance()
+                    if stop.is_set():
+                        return None
+            except Exception as error:
+                return failed_result(self.job, error)
+            with errors_naming(self.job):
+                state = slot.get_state()
+                scores = None
+                if inputs is not None:  # by a new module with this state, as at inference time
+                    self.scoring_slot.set_state(state)
+                    scores = self.scoring_slot.score(inputs).numpy()
         return checked_result(self.job, state, scores, time.perf_counter() - slot.started)
 
 
