@@ -29,8 +29,8 @@ from runoff.torch import (
     TorchClassifier,
     Trainer,
     building,
-    networks,
     devices,
+    networks,
 )
 from runoff.torch.identities import Identities
 from runoff.torch.training import augment, jobs, random_draws, slots
