@@ -177,9 +177,8 @@ class Pipeline:
         """Train the missing networks, and yield each when it is stored."""
         done, watch = len(self.jobs) - len(self.missing), Watch(show)
         with closing(self._results(watch)) as results:
-            yield from with_progress(
-                results, "training networks", len(self.missing), done=done, show=show, note=watch.note
-            )
+            what = f"training {self.settings.what}"
+            yield from with_progress(results, what, len(self.missing), done=done, show=show, note=watch.note)
 
     def _results(self, watch: Watch) -> Generator[Trained]:
         """Collect the networks that other processes have finished, then train the rest."""

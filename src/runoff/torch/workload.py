@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class TrainerSettings:
     n_classes: int
     device: Any = None
     in_flight: int | None = None
+    what: ClassVar[str] = "networks"  # in progress bars
 
     def trainer(self, place: Place = Place()) -> Trainer:  # noqa: B008
         """Return a trainer on this machine; the place of a task overrides `device`."""
@@ -54,6 +55,8 @@ class TrainerSettings:
 
 class HeadSettings(TrainerSettings):
     """The settings of a `HeadTrainer`, which encodes samples on this machine."""
+
+    what: ClassVar[str] = "heads"
 
     def __init__(self, trainer: HeadTrainer) -> None:
         super().__init__(linear, Recipe(epochs=1), trainer.shape, trainer.n_classes)  # the recipe is not used
