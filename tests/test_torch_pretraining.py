@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -135,6 +136,43 @@ def test_scenes_are_drawn_several_times_and_replaced_little_by_little():
         assert all(any(torch.equal(image, scene / 255) for scene in pretrainer.stock) for image in drawn)
     changed = (pretrainer.stock != first).flatten(1).any(1)
     assert changed.tolist() == [False] * 2 + [True] * 8 + [False] * 14  # a quarter of a batch in each step
+
+
+def test_a_captured_step_runs_once_for_each_input(monkeypatch):
+    """With a graph that runs nothing while it is captured, and the step again when it is replayed."""
+    done, capturing = [], []
+
+    class Stream:
+        def wait_stream(self, _):
+            pass
+
+    class Graph:
+        def replay(self):
+            captured.loss.copy_(step(captured.x))
+
+    @contextmanager
+    def capture(graph, stream):
+        assert (graph, stream) == (captured.graph, captured.stream)
+        capturing.append(True)
+        yield
+        capturing.pop()
+
+    def step(x):
+        if capturing:
+            return torch.zeros(())
+        done.append(x.clone())
+        return x.sum()
+
+    for name, fake in (("Stream", Stream), ("CUDAGraph", Graph), ("current_stream", Stream), ("graph", capture)):
+        monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    captured = pretraining._Captured(step)
+    given = [torch.rand(2, 3, 4, 4).contiguous(memory_format=torch.channels_last) for _ in range(7)]
+    losses = [captured(x) for x in given]
+    assert [float(loss) for loss in losses] == [float(x.sum()) for x in given]
+    assert all(torch.equal(x, y) for x, y in zip(done, given, strict=True))
+    assert captured.x.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_pretraining_learns_to_tell_scenes_apart():
