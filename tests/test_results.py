@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import runoff
-from benchmarks import recipes, reproduction, results
+from benchmarks import pretraining, recipes, reproduction, results
+from runoff.torch import starting
 
 QUICK = "network=small,epochs=1"
 
@@ -16,6 +17,18 @@ QUICK = "network=small,epochs=1"
 def test_ballots_are_those_of_the_library():
     scores = np.random.default_rng(0).integers(0, 4, (40, 7, 10)).astype(np.float32)  # with ties
     np.testing.assert_array_equal(recipes.ranked(scores), runoff.rank(scores))
+
+
+def test_first_weights_with_changed_settings(tmp_path):
+    settings, weights = pretraining.settings_of("steps=3,textures=noise+fractals,strokes=0,weights=procedural")
+    assert (settings.steps, settings.textures, settings.strokes, weights) == (3, ("noise", "fractals"), 0, "procedural")
+    assert pretraining.name_of("steps=3,lr=1e-3") == "steps-3-lr-1e-3"
+    options = ["pretrain", "-", "--device", "cpu", "--out", str(tmp_path), "steps=1,batch=2,stock=1,textures=noise"]
+    recipes.run(recipes.parser().parse_intermixed_args(options))
+    [row] = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert row["what"] == "pretrain"
+    assert row["settings"]["textures"] == ["noise"]
+    assert starting.get(tmp_path / row["file"], "nin").sha256
 
 
 def test_variants_change_recipes():
