@@ -285,6 +285,16 @@ def test_names_with_line_breaks_are_told_in_one_line(tmp_path):
         long_form.read_scores(path)
 
 
+@pytest.mark.parametrize("name", ["\x1b[31mred", "back\x08wards", "right\u202eto left", "\x9b2J"])
+def test_names_cannot_control_the_terminal(name, tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text(f"input,member,class,score\n0,{name},c,1\n0,e,c,1\n0,e,d,1\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="for class d of input 0 is missing") as told:
+        long_form.read_scores(path)
+    assert str(told.value).isprintable()
+    assert "\\u" in str(told.value)
+
+
 LONG = "long\nname " * 2000
 
 

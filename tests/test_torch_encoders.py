@@ -319,6 +319,10 @@ def test_models_of_other_packages():
     with torch.no_grad():
         expected = (module(y) + module(y.flip(3))) / 2
     np.testing.assert_allclose(features, expected, atol=1e-4)
+    for name in ("timm/hf-hub:somebody/model", "timm/local-dir:/tmp/weights", "torchvision/\x1b[2J"):
+        with pytest.raises(InputError, match=r"must be named like a model of (timm|torchvision), in letters") as told:
+            encoders.named(name)
+        assert str(told.value).isprintable()
     for name in ("timm/resnet18", "torchvision/resnet18"):
         with pytest.raises(MissingExtraError, match=r"Install it with: pip install (timm|torchvision)"):
             encoders.named(name)

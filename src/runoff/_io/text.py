@@ -1,5 +1,7 @@
 """Numbers, and text from files, formatted for people."""
 
+import re
+
 
 def duration(seconds: float) -> str:
     """Return a duration as text, as in 4.2 s, 42 s, 3 min 20 s, 2 h 56 min, 5 days 3 h or 84 days."""
@@ -27,7 +29,15 @@ def size(n_bytes: float) -> str:
 
 def one_line(value: object, most: int = 200) -> str:
     """Return the start of a name from a file, or of an error's message, which may quote any part of it, on one line."""
-    return " ".join(str(value).split())[:most]
+    return visible(" ".join(str(value).split())[:most])
+
+
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Return a text with the characters escaped that control a terminal or reverse what follows."""
+    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def constant_votes(n: int | None, n_members: int) -> str:

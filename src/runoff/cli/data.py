@@ -13,15 +13,11 @@ from runoff.cli.errors import failure
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import common_options
 from runoff.cli.options import data_dir as data_dir_option
+from runoff.cli.output import say
 from runoff.errors import MissingError, RunoffError
 
 if TYPE_CHECKING:
     from runoff.datasets import Dataset, TextDataset
-
-
-def _say(line: str) -> None:
-    """Print a line, replacing parts of paths that are not valid UTF-8."""
-    click.echo(line.encode("utf-8", "replace").decode("utf-8"))
 
 
 @click.group()
@@ -58,10 +54,10 @@ def list_(data_dir: Path | None, as_json: bool) -> None:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for name, *inner, location in lines:  # long paths are not wrapped, so that they can be copied
         padded = (f"{cell:>{width}}" for cell, width in zip(inner, widths[1:-1], strict=True))
-        _say("  ".join([f"{name:<{widths[0]}}", *padded, location]))
+        say("  ".join([f"{name:<{widths[0]}}", *padded, location]))
     if any(row["found"] is None for row in rows):
         root = data_directory(data_dir)
-        _say(f"looked in {root}" if root.is_dir() else f"looked in {root}, which does not exist")
+        say(f"looked in {root}" if root.is_dir() else f"looked in {root}, which does not exist")
 
 
 def _row(name: str, location: str | None) -> dict[str, Any]:
@@ -106,9 +102,9 @@ def check(names: tuple[str, ...], data_dir: Path | None, as_json: bool) -> None:
             location = datasets.located(name, data_dir) if name in datasets.NAMES else name
             row |= {"ok": True, "found": location} | _describe(dataset)
             if not as_json:
-                _say(f"{name}: correct, {dataset!r} from {location}, fingerprint {row['fingerprint']}")
+                say(f"{name}: correct, {dataset!r} from {location}, fingerprint {row['fingerprint']}")
                 if not dataset.classes_fixed:
-                    _say(
+                    say(
                         f"{name}: its classes were taken from its samples, so one more sample could add a class; to "
                         "train on it, use --classes, or add classes to the .npz file or classes.txt to the folder"
                     )
@@ -152,6 +148,6 @@ def fetch(name: str, data_dir: Path | None, url_base: str | None) -> None:
     with with_downloads() as progress:
         files = datasets.fetch(name, data_dir, url_base=url_base, progress=progress)
     if not files:
-        click.echo(f"{name} comes with scikit-learn: nothing to download")
+        say(f"{name} comes with scikit-learn: nothing to download")
     for file in files:
-        _say(f"{file}: checksum correct")
+        say(f"{file}: checksum correct")

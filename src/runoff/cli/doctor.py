@@ -14,6 +14,7 @@ import click
 from runoff._io.text import size
 from runoff._version import __version__
 from runoff.cli.options import as_json as json_option
+from runoff.cli.output import say
 from runoff.errors import RunoffError
 from runoff.saving.trusted import version_of
 
@@ -36,9 +37,9 @@ def doctor(as_json: bool) -> None:
         click.echo(json.dumps(findings, indent=2))
         return
     for title, lines in findings.items():
-        click.echo(title)
+        say(title)
         for name, value in lines.items():
-            click.echo(f"  {name}: {value}".encode("utf-8", "replace").decode())
+            say(f"  {name}: {value}")
 
 
 def _findings() -> dict[str, dict[str, Any]]:

@@ -19,6 +19,7 @@ import click
 
 from runoff import errors
 from runoff.cli.options import start_logging
+from runoff.cli.output import printable, say
 
 FAILED, BAD_INPUT, NOT_MET, DO_NOT_MATCH, BUG, INTERRUPTED = 1, 2, 3, 4, 70, 130
 
@@ -36,7 +37,7 @@ class Failure(click.ClickException):
     """An error message with an exit code."""
 
     def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.exit_code = code  # type: ignore[misc]
 
 
@@ -86,7 +87,7 @@ class Failures(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
-            click.echo("Interrupted: finished work is kept.", err=True)
+            say("Interrupted: finished work is kept.", err=True)
             ctx.exit(INTERRUPTED)
         except Exception as error:
             if ctx.meta.get("runoff.debug"):

@@ -14,6 +14,7 @@ import click
 
 from runoff import executors
 from runoff.certificates import BOUNDS
+from runoff.cli.output import say
 from runoff.errors import InputError
 from runoff.executors import Executor
 
@@ -216,7 +217,7 @@ class _Echo(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         warning = record.levelno >= logging.WARNING
-        click.echo(f"{'Warning: ' if warning else ''}{record.getMessage()}", err=True)
+        say(f"{'Warning: ' if warning else ''}{record.getMessage()}", err=True)
 
 
 def _level(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -13,6 +13,7 @@ from runoff._io.text import count
 from runoff.cli.errors import writing
 from runoff.cli.options import as_json as json_option
 from runoff.cli.options import device as device_option
+from runoff.cli.output import say
 from runoff.errors import MissingExtraError
 from runoff.recipes import NETWORKS
 
@@ -70,8 +71,8 @@ def pretrain(
     if as_json:
         click.echo(json.dumps({"file": str(out), "sha256": digest, "steps": steps, "loss": round(loss, 4)}))
         return
-    click.echo(f"{out}: {count(steps, 'step')}, loss {loss:.3f} over the last {len(losses)}, SHA-256 {digest}")
-    click.echo(f"Next: runoff train DATASET --k K --recipe strong --weights {shlex.quote(str(out))} --out RUN")
+    say(f"{out}: {count(steps, 'step')}, loss {loss:.3f} over the last {len(losses)}, SHA-256 {digest}")
+    say(f"Next: runoff train DATASET --k K --recipe strong --weights {shlex.quote(str(out))} --out RUN")
 
 
 def _write_picture(path: Path, image: object) -> None:

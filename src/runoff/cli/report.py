@@ -19,6 +19,7 @@ from runoff.cli.errors import writing
 from runoff.cli.options import TableInputs, numbers, table_inputs
 from runoff.cli.options import bound as bound_option
 from runoff.cli.options import data_dir as data_dir_option
+from runoff.cli.output import say
 from runoff.elections import BASELINE, DEFAULT
 from runoff.errors import InputError
 from runoff.saving.tables import SUFFIXES
@@ -177,7 +178,7 @@ def report(
     if out is not None:
         with writing(out):
             reports.write(out, data)
-        click.echo(f"The report is in {out} ({size(out.stat().st_size)}): open it in a browser.")
+        say(f"The report is in {out} ({size(out.stat().st_size)}): open it in a browser.")
     if figures is not None:
         with writing(figures):
             _show(pictures.draw(data, sources[0], figures, example=example), figures)
@@ -283,4 +284,4 @@ def _from_table(table: Path, runs: tuple[Path, ...], out: Path | None, figures: 
 
 
 def _show(written: list[str], folder: Path) -> None:
-    click.echo(f"{count(len(written), 'figure')} in {folder}, each as SVG, PDF and PNG: {', '.join(written)}")
+    say(f"{count(len(written), 'figure')} in {folder}, each as SVG, PDF and PNG: {', '.join(written)}")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from runoff.cli.options import TrainingOptions, training_options
+from runoff.cli.output import say
 from runoff.errors import InputError
 from runoff.paper import tables
 from runoff.paper.plans import Setup, describe, planned
@@ -96,7 +97,7 @@ def reproduce(
         if options.as_json:
             click.echo(json.dumps(plans))
         for plan in [] if options.as_json else plans:
-            click.echo(describe(plan))
+            say(describe(plan))
         return
     target = out or runs / "reproduction.csv"
     reproduction.read_table(target)  # raises an error for other tables before training

@@ -14,6 +14,7 @@ import numpy as np
 
 from runoff._io.text import count, duration
 from runoff.cli.options import TrainingOptions
+from runoff.cli.output import say
 from runoff.errors import RunError
 
 # Commands import heavy modules when they need them, so that `runoff --help` is fast.
@@ -51,8 +52,8 @@ def show_training(run: Run, training: Training, as_json: bool) -> None:
         return
     edited = f" after {count(edits, 'edit')}" if edits else ""
     trained = f"{count(training.trained, 'network')} trained in {duration(training.seconds)}"
-    click.echo(f"{run.settings.describe()}{edited}: {trained}, {training.kept:,} already existed")
-    click.echo(f"Next: runoff certify {shlex.quote(str(run.path))}")
+    say(f"{run.settings.describe()}{edited}: {trained}, {training.kept:,} already existed")
+    say(f"Next: runoff certify {shlex.quote(str(run.path))}")
 
 
 def warn_of_idle_members(work: Work) -> None:
@@ -103,10 +104,10 @@ def show_plan(
     if options.as_json:
         click.echo(json.dumps(facts))
         return
-    click.echo(f"{settings.describe()}: {facts['members']}")
-    click.echo(
+    say(f"{settings.describe()}: {facts['members']}")
+    say(
         f"{facts['missing']:,} of {count(facts['networks'], 'network')} to train, {count(facts['steps'], 'step')}, "
         f"roughly {duration(facts['seconds'])} on {facts['device']}"
     )
     if planned is not None:
-        click.echo(str(planned))
+        say(str(planned))

@@ -6,15 +6,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-import click
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from runoff._io.text import constant_votes, count
 from runoff._io.units import unit_of
+from runoff.cli.output import cell, say
 
 WIDTH = 200  # characters, at most, of a table that is not printed on a terminal
 
@@ -100,32 +99,30 @@ def show(summary: dict[str, Any], target: Target | None) -> None:
         table.add_column("collective accuracy", justify="right")
     rates = [] if target is None else target.rates(summary["budgets"])
     if target is not None:
-        table.add_column(escape(target.title()), justify="right")
+        table.add_column(cell(target.title()), justify="right")
     for i, budget in enumerate(summary["budgets"]):
         cells = [f"{100 * summary['certified'][i]:.2f} %"]
         cells += [f"{100 * accuracy[i]:.2f} %"] if accuracy is not None else []
         if by_class:
-            cells.append(f"{100 * min(by_class[i]):.2f} % (class {escape(str(summary['lowest_class'][i]))})")
+            cells.append(f"{100 * min(by_class[i]):.2f} % (class {cell(summary['lowest_class'][i])})")
         cells += [f"{100 * together[i]:.2f} %"] if together is not None else []
         cells += [f"{100 * rates[i]:.2f} %"] if target is not None else []
         table.add_row(str(budget), *cells)
     # In files and logs, which have no width, rich would wrap cells at 80 characters.
     console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDTH)
     method = f"{summary['election']}, {summary['bound']} bound"
-    click.echo(f"{inputs}, {members}, {summary['classes']:,} classes, {buckets}: {method}")
+    say(f"{inputs}, {members}, {summary['classes']:,} classes, {buckets}: {method}")
     console.print(table)
     if constant := constant_votes(summary["constant_members"], summary["members"]):
-        click.echo(constant)
+        say(constant)
     if together is not None:
-        click.echo("Collective accuracy: proven to stay correct under any one attack on all inputs at once.")
+        say("Collective accuracy: proven to stay correct under any one attack on all inputs at once.")
     clean = summary["clean_accuracy"]
     if clean is not None:
-        click.echo(f"Accuracy without attack: {100 * clean:.2f} %")
+        say(f"Accuracy without attack: {100 * clean:.2f} %")
     if (undefended := summary["undefended_accuracy"]) is not None:
-        click.echo(
-            f"Accuracy of the undefended model without attack: {100 * undefended:.2f} %; nothing is proven for it"
-        )
+        say(f"Accuracy of the undefended model without attack: {100 * undefended:.2f} %; nothing is proven for it")
     if target is not None:
-        click.echo(target.sentence())
+        say(target.sentence())
     if unit.name != "samples":
-        click.echo(unit.definition)
+        say(unit.definition)

@@ -16,6 +16,7 @@ from runoff._io.text import count, duration, one_line
 from runoff.certificates import LABELS_NOT_FIXED
 from runoff.cli.errors import writing
 from runoff.cli.options import TableInputs
+from runoff.cli.output import say
 from runoff.errors import InputError
 from runoff.executors import Executor
 from runoff.saving import tables
@@ -96,14 +97,14 @@ def train_table(
         facts |= _division(classifier)
         click.echo(json.dumps(facts | {"undefended_accuracy": None if np.isnan(accuracy) else accuracy}))
         return
-    click.echo(f"{count(len(X), 'sample')} of {path.name}: {classifier.balance()}; trained in {duration(seconds)}")
+    say(f"{count(len(X), 'sample')} of {path.name}: {classifier.balance()}; trained in {duration(seconds)}")
     directory = shlex.quote(str(out))
     columns = TableInputs(path, label_column, group_column).columns()
     accuracy, error = _undefended(classifier)
     if not np.isnan(accuracy):
-        click.echo(baseline.sentence(accuracy, error))
-    click.echo(f"Next: runoff certify {directory} --inputs NEW.csv {columns}")
-    click.echo(f"Verify with: runoff verify {directory} --data {shlex.quote(str(path))} {columns}")
+        say(baseline.sentence(accuracy, error))
+    say(f"Next: runoff certify {directory} --inputs NEW.csv {columns}")
+    say(f"Verify with: runoff verify {directory} --data {shlex.quote(str(path))} {columns}")
 
 
 def _division(classifier: RunoffClassifier) -> dict[str, Any]:

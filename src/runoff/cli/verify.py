@@ -15,6 +15,7 @@ from runoff.cli.options import as_json as json_option
 from runoff.cli.options import data_dir as data_dir_option
 from runoff.cli.options import device as device_option
 from runoff.cli.options import own_network
+from runoff.cli.output import say
 from runoff.errors import DatasetError, InputError, RunoffError
 from runoff.saving.tables import is_table
 
@@ -202,9 +203,9 @@ def _show(report: Report, as_json: bool) -> None:
         click.echo(json.dumps(report.to_dict(), indent=2))
         return
     for failure in report.failures:
-        click.echo(f"Error: {failure}.", err=True)
+        say(f"Error: {failure}.", err=True)
     if not report.failures:
-        click.echo(f"{report.subject}: everything that was checked is correct (seed {report.facts['seed']}).")
+        say(f"{report.subject}: everything that was checked is correct (seed {report.facts['seed']}).")
     for title, lines in (("Checked", report.checked), ("Not checked", report.not_checked)):
         for line in lines:
-            click.echo(f"{title}: {line}.")
+            say(f"{title}: {line}.")

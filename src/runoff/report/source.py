@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from runoff import datasets, recipes
 from runoff._io.files import read_regular
 from runoff._io.manifests import LARGEST_MANIFEST
-from runoff._io.text import count
+from runoff._io.text import count, visible
 from runoff.ballots import Ballots, points, rank
 from runoff.certificates import LABELS_NOT_FIXED, Certificates, certify
 from runoff.elections import get
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from runoff.ensemble import Ensemble
 
 BLOCK = 1024  # inputs per block
-CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -91,10 +89,10 @@ class Source:
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
             raise InputError(f"{self.name} must have labels from 0 to {len(self.classes) - 1}")
         for name in ("name", "dataset", "classes", "facts", "made", "checked", "notes"):
-            object.__setattr__(self, name, visible(getattr(self, name)))
+            object.__setattr__(self, name, shown(getattr(self, name)))
         for name in ("encoder", "first_weights"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, visible(getattr(self, name)))
+                object.__setattr__(self, name, shown(getattr(self, name)))
         if self.labels.shape != self.ballots.shape[:1]:
             raise InputError(
                 f"{self.name} must have one label for each of {len(self.ballots)} inputs, got shape {self.labels.shape}"
@@ -246,11 +244,9 @@ def _predicted(undefended: Any, X: Any, classes: NDArray[Any]) -> NDArray[Any]:
     return _undefended.named(predictions, classes) if predictions.ndim == 1 else predictions
 
 
-def visible(text: Any) -> Any:
-    """Return a text, or nested texts, with control characters escaped, as some would reverse the rest of a sentence."""
-    if isinstance(text, tuple):
-        return tuple(visible(part) for part in text)
-    return CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+def shown(text: Any) -> Any:
+    """Return a text, or nested texts, with control characters escaped."""
+    return tuple(shown(part) for part in text) if isinstance(text, tuple) else visible(text)
 
 
 def _run_fields(run: Run, path: Path, n_seeds: int | None, data_dir: Path | None, pictures: bool) -> dict[str, Any]:

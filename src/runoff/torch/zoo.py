@@ -7,6 +7,7 @@ record the SHA-256 of the tensors that they return.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from runoff._io.sources import code_digest
+from runoff._io.text import one_line
 from runoff.encoders import Encoder, cache_directory
 from runoff.errors import InputError, MissingExtraError
 from runoff.torch import devices
@@ -26,12 +28,22 @@ from runoff.torch.checkpoints import digest
 from runoff.torch.pictures import cores, expects, resized, to_tensor
 
 LIBRARIES = ("torchvision", "timm")
+NAME = r"[A-Za-z0-9_.-]+"
 BATCH = 64  # images per call on a GPU
 FILES = ("zoo.py", "pictures.py", "devices.py")  # code that determines the bits of features
 
 
 def encoder(library: str, name: str, *, device: Any = None, flip: bool | None = None) -> Encoder:
-    """Return an encoder of images from a pretrained model."""
+    """Return an encoder of images from a pretrained model.
+
+    A name comes from a manifest, too, which may be another person's. Names with colons would make timm load the weights
+    of any repository or directory, so only those of the package's own models are accepted.
+    """
+    if not re.fullmatch(NAME, name):
+        raise InputError(
+            f"encoder {library}/{one_line(name, 60)} must be named like a model of {library}, in letters, digits, "
+            "dots, hyphens and underscores: for other weights, use your own function with runoff.Encoder"
+        )
     package = _imported(library)
     make = _of_torchvision if library == "torchvision" else _of_timm
     try:
