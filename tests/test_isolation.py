@@ -414,6 +414,15 @@ class Interrupted(LogisticRegression):
         return self
 
 
+@pytest.fixture
+def interruptible():
+    """Handle SIGINT as Python does by default; a process in the background of a script may ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("and_fails", [False, True])
 def test_an_interruption_that_an_estimator_catches_makes_no_member(and_fails):
     before = signal.getsignal(signal.SIGINT)
@@ -422,6 +431,7 @@ def test_an_interruption_that_an_estimator_catches_makes_no_member(and_fails):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.filterwarnings("ignore:Training interrupted")
 def test_an_interruption_of_a_network_of_scikit_learn_makes_no_member():
     """After some epochs; without the check, this member would have fewer than the others."""
