@@ -5,8 +5,8 @@ python -m benchmarks.signs gtsrb48.npz [--k 100] [--budgets 0 5 15 20 25 30]
 Members are ridge heads on histograms of gradient directions. The first table compares the elections on all test images,
 the others by how frequent their class is among the training samples. The last line says which of two finalists idle
 members prefer, by whether they have a sample of the true class. Then the same with members that all have one: every
-member also gets two copies of each class's first training image, which is no partition and has no guarantee, but shows
-what the absence of a class costs.
+member also gets two copies of each class's first training image. Nothing is guaranteed then, because one image reaches
+all members, but it shows what the absence of a class costs.
 """
 
 import argparse
