@@ -12,8 +12,8 @@ The parts, and in parentheses those that a long part consists of:
     refits      members refitted for real after hostile edits
     processes   two commands at once on the same files
 
-At scale 1 the campaign takes about two hours on two idle cores; --scale 0.01 takes a few minutes. Exits with code 1
-when anything failed.
+At scale 1 the campaign takes an hour on two idle cores, and refits several more; --scale 0.01 takes a few minutes.
+Exits with code 1 when anything failed.
 """
 
 import argparse
